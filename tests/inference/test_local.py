@@ -10,11 +10,11 @@ import torch
 from mixed_prompts import encode_by_processor
 
 from groupwise.core import DataError, Message, ModelError, make_example, open_picture, read_picture
-from groupwise.inference import settings
+from groupwise.inference import model as own
 from groupwise.inference.labels import find_label_tokens, list_spellings
 from groupwise.inference.local import LocalModel, time_answers
-from groupwise.inference.model import Sampling, run_on_shared_loop
-from groupwise.inference.settings import LimitSettings, RequestLimiter
+from groupwise.inference.model import RequestLimiter, Sampling, run_on_shared_loop
+from groupwise.inference.settings import LimitSettings
 from groupwise.models.policy import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
@@ -52,13 +52,15 @@ def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, mo
     longest = text_examples[lengths.index(max(lengths))]
     settings = {"sampling": GREEDY} if ask == "generate" else {"labels": ("yes", "no")}
     num_new_tokens = GREEDY.max_new_tokens if ask == "generate" else 1
-    answer = getattr(LocalModel(text, batch_size=64), ask)
     config = text.model.config.get_text_config()
-    monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens)
-    assert len(answer(text_examples, **settings)) == len(text_examples)
-    monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens - 1)
+
+    def answer(limit):
+        monkeypatch.setattr(config, "max_position_embeddings", limit)
+        return getattr(LocalModel(replace(text), batch_size=64), ask)(text_examples, **settings)
+
+    assert len(answer(max(lengths) + num_new_tokens)) == len(text_examples)
     with pytest.raises(ModelError, match=f"{longest.id} is too long; got {max(lengths)} tokens"):
-        answer(text_examples, **settings)
+        answer(max(lengths) + num_new_tokens - 1)
 
 
 def test_prompts_without_a_picture_join_those_with_one(vision, picture_examples, text_examples):
@@ -391,8 +393,8 @@ def clock(monkeypatch):
         now[0] += duration_s
         await sleep(0)
 
-    monkeypatch.setattr(settings, "_now", lambda: now[0])
-    monkeypatch.setattr(settings.asyncio, "sleep", pass_time)
+    monkeypatch.setattr(own, "_now", lambda: now[0])
+    monkeypatch.setattr(own.asyncio, "sleep", pass_time)
     return now
 
 

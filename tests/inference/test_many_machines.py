@@ -11,8 +11,8 @@ from groupwise.inference import many_machines
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.many_machines import RayStream
-from groupwise.inference.model import Sampling
-from groupwise.inference.stream import RaySettings, StreamSettings, WorkGroup, generate_groups
+from groupwise.inference.settings import RaySettings, Sampling, StreamSettings
+from groupwise.inference.stream import Failure, generate_groups
 
 GREEDY = Sampling(max_new_tokens=6)
 SETTINGS = StreamSettings(batch_size=4)
@@ -52,8 +52,8 @@ class TestCluster:
         monkeypatch.chdir(taught_folder.parent)
         torn = draw(tmp_path / "torn.png", (60, 60))
         torn.write_bytes(torn.read_bytes()[:60])
-        large = WorkGroup("large", tuple(picture_examples[n % 8] for n in range(60)))
-        broken = WorkGroup("broken", (ask("a", torn),))
+        large = "large", [picture_examples[n % 8] for n in range(60)]
+        broken = "broken", [ask("a", torn)]
         groups = [*photo_groups, broken, large]
         expected = run(LocalStream(LocalModel(vision)), groups)
         # A slice ends in the middle of the large group.
@@ -61,7 +61,9 @@ class TestCluster:
         backend = RayStream(RaySettings(), taught_folder.name, dtype="float32")
         found = run(backend, groups)
         assert found == expected
-        assert found[-2].failures[0].cause == "picture"
+        [failure] = found[-2][1]
+        assert isinstance(failure, Failure)
+        assert failure.cause == "picture"
 
     def test_a_policy_that_is_not_there_is_one_sentence(self, cluster, tmp_path, photo_groups):
         backend = RayStream(RaySettings(), tmp_path / "none")

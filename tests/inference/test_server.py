@@ -20,8 +20,7 @@ from PIL import Image
 from streams import draw
 
 from groupwise.core import ConfigError, DataError, Message, make_example, open_picture, read_picture
-from groupwise.inference.model import RequestError, Sampling, run_on_shared_loop
-from groupwise.inference.opening import open_model
+from groupwise.inference.model import RequestError, Sampling, retry, run_on_shared_loop
 from groupwise.inference.pictures import encode_picture
 from groupwise.inference.server import ServerModel, describe_status, parse_retry_after, read_reply
 from groupwise.inference.settings import (
@@ -29,7 +28,7 @@ from groupwise.inference.settings import (
     ModelSource,
     RetrySettings,
     ServerSettings,
-    retry,
+    open_model,
 )
 
 GREEDY = Sampling()

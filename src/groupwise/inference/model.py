@@ -9,46 +9,21 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, field
 from types import CoroutineType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
-from pydantic import Field
-
-from groupwise.core import Config, Example, ModelError
+from groupwise.core import Example, ModelError
+from groupwise.inference.settings import MAX_RETRY_AFTER_S, LimitSettings, RetrySettings, Sampling
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 ReportProgress = Callable[[int, int], None]
 """Called with the number of finished and of all items."""
-
-
-class Sampling(Config):
-    """How completions are drawn: all of it, whatever a model folder or a server has as its own.
-
-    Attributes:
-        temperature: 0 means greedy decoding.
-        top_p: below 1 the tail is cut; keep 1 where log-probabilities matter.
-        max_new_tokens: at most so many tokens, the end token included.
-        repetition_penalty: above 1, tokens of the prompt and of the completion so far become
-            less likely: their logits are divided by it, or multiplied if negative.
-        top_k: only so many of the likeliest tokens are drawn from; 0: from all.
-        min_p: only tokens that are at least so likely relative to the likeliest are drawn.
-        seed: of the draws. In this process the completions of an example follow from it, the
-            example's id and their number, whatever else is asked; a server is given it as it is.
-            None: others each time.
-    """
-
-    temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
-    repetition_penalty: float = Field(default=1.0, gt=0)
-    top_k: int = Field(default=0, ge=0)
-    min_p: float = Field(default=0.0, ge=0, le=1)
-    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +63,10 @@ form that was asked for."""
 
 
 class RequestError(ModelError):
-    """A request without a usable reply.
+    """A request without a usable reply, with its cause and what it had cost by then.
 
-    Attributes:
-        cause: what happened.
-        status: of HTTP, where a server answered with one that is no success.
-        retry_after_s: seconds that the server asked to wait, or None.
-        usage: what the request had cost by then.
+    ``status`` is that of HTTP where a server answered with one that is no success, and
+    ``retry_after_s`` are the seconds that it asked to wait.
     """
 
     def __init__(
@@ -161,7 +133,11 @@ class LabelShares:
 
 
 class Model(Protocol):
-    """Answers single requests; many may be awaited at once, on whichever loop."""
+    """Answers single requests; many may be awaited at once, on whichever loop.
+
+    Both raise a ``RequestError`` with its cause if there is no reply, or it does not tell the
+    shares.
+    """
 
     @property
     def identity(self) -> Mapping[str, str | None]:
@@ -169,20 +145,59 @@ class Model(Protocol):
         ...
 
     async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
-        """Return one reply to the example's prompt and pictures.
-
-        Raises:
-            RequestError: if there is none, with its cause.
-        """
+        """Return one reply to the example's prompt and pictures."""
         ...
 
     async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
-        """Return the shares of the labels as the first words of the reply.
-
-        Raises:
-            RequestError: if there is no reply, or it does not tell the shares.
-        """
+        """Return the shares of the labels as the first words of the reply."""
         ...
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    settings: RetrySettings,
+    *,
+    on_failure: Callable[[RequestError], None] = lambda _: None,
+) -> T:
+    """Await ``attempt()`` until it succeeds and return its result.
+
+    Raises:
+        RequestError: the last one, after the last attempt or if repeating cannot help.
+    """
+    for number in range(1, settings.max_attempts + 1):
+        try:
+            return await attempt()
+        except RequestError as error:
+            on_failure(error)
+            is_too_long = (error.retry_after_s or 0.0) > MAX_RETRY_AFTER_S
+            if not error.is_retryable or is_too_long or number == settings.max_attempts:
+                raise
+            await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
+    raise AssertionError("there is at least one attempt")
+
+
+class RequestLimiter:
+    """Holds requests back; belongs to one event loop."""
+
+    def __init__(self, settings: LimitSettings) -> None:
+        self._places = asyncio.Semaphore(settings.max_concurrency)
+        self._next_start = 0.0
+
+    @asynccontextmanager
+    async def admit(self) -> AsyncGenerator[None]:
+        """Wait for a place, and for the end of a pause."""
+        async with self._places:
+            while (delay := self._next_start - _now()) > 0:
+                await asyncio.sleep(delay)
+            yield
+
+    def pause(self, duration_s: float) -> None:
+        """Start nothing for so many seconds from now."""
+        self._next_start = max(self._next_start, _now() + duration_s)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def ask_until_whole(
@@ -220,7 +235,7 @@ def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         RuntimeError: if called on the shared loop itself, which would wait for ever.
     """
-    if _get_running_loop() is _find_loop():
+    if _is_on(_find_loop()):
         work.close()
         raise RuntimeError("the shared loop cannot wait for itself: await the coroutine instead")
     future = start_on_shared_loop(work)
@@ -243,12 +258,10 @@ def on_shared_loop(
 
     @functools.wraps(function)
     async def call(*given: P.args, **named: P.kwargs) -> T:
-        loop = _find_loop()
-        work = function(*given, **named)
-        if _get_running_loop() is loop:
+        loop, work = _find_loop(), function(*given, **named)
+        if _is_on(loop):
             return await work
-        waiting: Awaitable[T] = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-        return await waiting
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
     return call
 
@@ -263,8 +276,8 @@ def _find_loop() -> asyncio.AbstractEventLoop:
         return loop
 
 
-def _get_running_loop() -> asyncio.AbstractEventLoop | None:
+def _is_on(loop: asyncio.AbstractEventLoop) -> bool:
     try:
-        return asyncio.get_running_loop()
+        return asyncio.get_running_loop() is loop
     except RuntimeError:
-        return None
+        return False

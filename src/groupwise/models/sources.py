@@ -392,7 +392,9 @@ def _fetch(hub_id: str, *patterns: str) -> Path:
             fix = "check the id; for a private model, hf auth login (or HF_TOKEN)"
         elif isinstance(error, HFValidationError):
             what = f"{hub_id} is neither a folder nor a name that the hub could have"
-            fix = "give a folder, a .gguf file, a hub id (owner/name), or a name of groupwise models"
+            fix = (
+                "give a folder, a .gguf file, a hub id (owner/name), or a name of groupwise models"
+            )
         else:
             cause: BaseException = error
             while cause.__cause__ is not None:  # the innermost error says what happened

@@ -21,7 +21,8 @@ from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.model import Sampling
 from groupwise.inference.server import ServerModel
-from groupwise.inference.stream import ServerStream, StreamSettings
+from groupwise.inference.settings import StreamSettings
+from groupwise.inference.stream import ServerStream
 from groupwise.judges import ReplyCache
 from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy

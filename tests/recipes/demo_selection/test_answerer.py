@@ -26,8 +26,8 @@ from groupwise.core import (
     read_json,
 )
 from groupwise.inference.model import Reply, RequestError, Sampling
-from groupwise.inference.settings import ServerSettings
-from groupwise.inference.stream import ServerStream, StreamSettings
+from groupwise.inference.settings import ServerSettings, StreamSettings
+from groupwise.inference.stream import ServerStream
 from groupwise.judges import ReplyCache
 from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import COLORS, read_dialects, write_dialects
