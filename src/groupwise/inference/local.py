@@ -43,9 +43,9 @@ from groupwise.inference.model import (
     on_shared_loop,
 )
 from groupwise.inference.pictures import read_picture_bytes
-from groupwise.models.encoding import break_tokens
 from groupwise.models.policy import Policy, unplanned_attention
 from groupwise.models.processor import TOKEN_TYPES
+from groupwise.models.prompts import break_tokens
 
 # What several labels start with is looked behind if it has at least so much of their mass.
 _NEGLIGIBLE = 1e-3

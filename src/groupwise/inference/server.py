@@ -33,8 +33,7 @@ from groupwise.inference.model import (
 )
 from groupwise.inference.pictures import encode_picture
 from groupwise.inference.settings import MAX_RETRY_AFTER_S, ServerSettings, check_host
-from groupwise.models.encoding import break_tokens_for_others
-from groupwise.models.prompts import build_messages
+from groupwise.models.prompts import break_tokens_for_others, build_messages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase

@@ -7,7 +7,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from groupwise.models.encoding import encode_as_written
+from groupwise.models.prompts import encode_as_written
 from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import find_place
