@@ -311,14 +311,13 @@ class LocalModel:
     def _read_next(self, inputs: Mapping[str, Any], prefix: Sequence[int]) -> torch.Tensor:
         """Return logits of the token behind prompts and a prefix, [rows, vocabulary]."""
         given = dict(inputs)
-        tail = torch.tensor([list(prefix)] * len(given["input_ids"]), dtype=torch.long)
-        tail = tail.to(given["input_ids"].device)
         if prefix:
-            given["input_ids"] = torch.cat([given["input_ids"], tail], 1)
-            ones = torch.ones_like(tail)
-            given["attention_mask"] = torch.cat([given["attention_mask"], ones], 1)
-            for name in filter(given.__contains__, TOKEN_TYPES):
-                given[name] = torch.cat([given[name], torch.zeros_like(tail)], 1)
+            ids = given["input_ids"]
+            tail = torch.tensor([list(prefix)] * len(ids), dtype=torch.long).to(ids.device)
+            more = dict.fromkeys(TOKEN_TYPES, torch.zeros_like(tail))
+            more |= {"input_ids": tail, "attention_mask": torch.ones_like(tail)}
+            for name in given.keys() & more.keys():
+                given[name] = torch.cat([given[name], more[name]], 1)
         with unplanned_attention():
             return self.policy.model(**given, logits_to_keep=1).logits[:, -1].float()
 

@@ -167,10 +167,9 @@ def _make_vl_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         "tokens_per_second": 2,
         "initializer_range": _INITIAL_STD,
     }
-    tokens = {"image": "image_pad", "video": "video_pad"}
-    tokens |= {"vision_start": "vision_start", "vision_end": "vision_end"}
+    tokens = ("image_pad", "video_pad", "vision_start", "vision_end")
     ids: dict[str, Any] = {
-        f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
-        for name, token in tokens.items()
+        f"{token.removesuffix('_pad')}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
+        for token in tokens
     }
     return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)
