@@ -11,7 +11,6 @@ import itertools
 import random
 import weakref
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 from faulty_server import MODEL, Fault
@@ -22,15 +21,14 @@ from streams import EchoBackend, ask, draw, expect, make_text_groups, read
 
 from groupwise.core import (
     Completion,
-    ConfigError,
     Message,
     ModelError,
     ProgressLine,
     make_example,
     read_picture,
 )
-from groupwise.inference.local import LocalModel
 from groupwise.inference.model import Reply
+from groupwise.inference.server import ServerModel
 from groupwise.inference.settings import (
     LimitSettings,
     RetrySettings,
@@ -38,7 +36,7 @@ from groupwise.inference.settings import (
     ServerSettings,
     StreamSettings,
 )
-from groupwise.inference.stream import Failure, ServerStream, generate_groups
+from groupwise.inference.stream import Failure, generate_groups
 
 GREEDY = Sampling()
 
@@ -176,7 +174,7 @@ def make_settings(server, **changes):
 
 
 def serve(server, groups, *, max_pixels=10_000, **changes):
-    stream = ServerStream(make_settings(server, **changes), max_pixels=max_pixels)
+    stream = ServerModel(make_settings(server, **changes), max_pixels=max_pixels)
     settings = StreamSettings(batch_size=2)
     return generate_groups(stream, groups, sampling=PENALISED, settings=settings)
 
@@ -264,12 +262,11 @@ def test_a_broken_picture_is_not_sent(server, tmp_path):
     assert sorted(find_text(asked) for asked in server.asked) == ["a", "c"]
 
 
-class SlowFirst:
+class SlowFirst(ServerModel):
     """Answers the first item when so many others have been answered, and notes who began."""
 
-    identity: ClassVar = {}
-
-    def __init__(self, num_others):
+    def __init__(self, settings, num_others):
+        super().__init__(settings)
         self.num_open = num_others
         self.is_free = asyncio.Event()
         self.begun = []
@@ -290,10 +287,8 @@ class SlowFirst:
 def test_a_slow_reply_bounds_what_is_started(server):
     """All are answered at once but the first; what waits for it is bounded."""
     settings = make_settings(server, limits=LimitSettings(max_concurrency=2))
-    model = SlowFirst(23)
-    groups = make_text_groups(*[1] * 400)
-    stream = ServerStream(settings, model=model)
-    found = generate_groups(stream, groups, sampling=GREEDY, settings=StreamSettings(batch_size=2))
+    model, groups = SlowFirst(settings, 23), make_text_groups(*[1] * 400)
+    found = generate_groups(model, groups, sampling=GREEDY, settings=StreamSettings(batch_size=2))
     assert read(found) == expect(*[1] * 400)
     assert model.num_begun == 24
 
@@ -305,23 +300,6 @@ def test_leaving_early_stops_asking(server):
     outcomes.close()
     assert read(serve(server, make_text_groups(20))) == expect(20)
     assert len(server.asked) < 20 + 30
-
-
-def test_any_model_may_answer(server, text, text_examples):
-    model = LocalModel(text, batch_size=4)
-    settings = make_settings(server, limits=LimitSettings(max_concurrency=4))
-    sampling = Sampling(max_new_tokens=6)
-    stream, groups = ServerStream(settings, model=model), [("a", text_examples)]
-    [(_, found)] = generate_groups(stream, groups, sampling=sampling)
-    expected = model.generate(text_examples, sampling=sampling)
-    assert [one.text for one in found] == [drawn[0].text for drawn in expected]
-    assert server.asked == []
-
-
-def test_a_key_that_is_not_there_is_told_at_once(server, monkeypatch):
-    monkeypatch.delenv("NO_SUCH_API_KEY", raising=False)
-    with pytest.raises(ConfigError, match="NO_SUCH_API_KEY"):
-        ServerStream(make_settings(server, api_key_variable="NO_SUCH_API_KEY"))
 
 
 def answer_but(fault, places):

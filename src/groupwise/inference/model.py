@@ -9,15 +9,14 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import asynccontextmanager
 from dataclasses import astuple, dataclass, field
 from types import CoroutineType
 from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 from groupwise.core import Example, ModelError
-from groupwise.inference.settings import MAX_RETRY_AFTER_S, LimitSettings, RetrySettings, Sampling
+from groupwise.inference.settings import MAX_RETRY_AFTER_S, RetrySettings, Sampling
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -174,30 +173,6 @@ async def retry(
                 raise
             await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
     raise AssertionError("there is at least one attempt")
-
-
-class RequestLimiter:
-    """Holds requests back; belongs to one event loop."""
-
-    def __init__(self, settings: LimitSettings) -> None:
-        self._places = asyncio.Semaphore(settings.max_concurrency)
-        self._next_start = 0.0
-
-    @asynccontextmanager
-    async def admit(self) -> AsyncGenerator[None]:
-        """Wait for a place, and for the end of a pause."""
-        async with self._places:
-            while (delay := self._next_start - _now()) > 0:
-                await asyncio.sleep(delay)
-            yield
-
-    def pause(self, duration_s: float) -> None:
-        """Start nothing for so many seconds from now."""
-        self._next_start = max(self._next_start, _now() + duration_s)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def ask_until_whole(

@@ -1,14 +1,16 @@
 """A model behind any server with the OpenAI chat-completions API, such as vLLM.
 
 Prompts are sent with pictures as data URLs, and replies read from bytes: whatever is not clearly a
-completion is ``malformed``; nothing is filled in. A request is made once; who asks repeats it.
+completion is ``malformed``; nothing is filled in. A single request is made once, who asks repeats
+it; a stream of examples repeats what failed.
 """
 
 import asyncio
 import json
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -18,34 +20,43 @@ from typing import TYPE_CHECKING, Annotated, Any
 import httpx2
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from groupwise.core import ConfigError, Example, Picture
+from groupwise.core import Completion, ConfigError, DataError, Example, ModelError, Picture
 from groupwise.inference.labels import share_labels
 from groupwise.inference.model import (
     LabelShares,
     Reply,
     RequestCause,
     RequestError,
-    RequestLimiter,
     Sampling,
     TokenChance,
     Usage,
     on_shared_loop,
+    retry,
+    start_on_shared_loop,
 )
-from groupwise.inference.pictures import encode_picture
-from groupwise.inference.settings import MAX_RETRY_AFTER_S, ServerSettings, check_host
+from groupwise.inference.pictures import encode_picture, open_limited
+from groupwise.inference.settings import (
+    LOOK_AHEAD,
+    MAX_RETRY_AFTER_S,
+    ServerSettings,
+    StreamSettings,
+    check_host,
+)
+from groupwise.inference.stream import Failure, Outcome
 from groupwise.models.prompts import break_tokens_for_others, build_messages
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _SHOWN = 200
+_GIVE_UP_AFTER = 16  # failures in a row, after which a stream ends
 _MAX_SHARE_ERROR = 0.05  # label shares that listed tokens leave more uncertain are refused
 _EXTENSIONS = ("top_k", "min_p", "repetition_penalty")
 _WAITING = ("rate_limit", "server_error")  # causes whose servers may say how long to wait
 
 
 class ServerModel:
-    """Answers with a model behind an OpenAI-compatible server; each request is made once.
+    """Answers with a model behind an OpenAI-compatible server; a single request is made once.
 
     Args:
         settings: where and how.
@@ -79,7 +90,8 @@ class ServerModel:
                 )
             self._headers["Authorization"] = f"Bearer {os.environ[variable]}"
         self._client: httpx2.AsyncClient | None = None
-        self._limiter = RequestLimiter(settings.limits)
+        self._places = asyncio.Semaphore(settings.limits.max_concurrency)
+        self._next_start_s = 0.0  # on the shared loop's clock: nothing is asked before
 
     @property
     def identity(self) -> Mapping[str, str | None]:
@@ -115,6 +127,75 @@ class ServerModel:
         named: Any = {"tokenizer": self._tokenizer, "max_error": _MAX_SHARE_ERROR}
         return share_labels(reply.first_tokens, labels, usage=reply.usage, **named)
 
+    def stream(
+        self, examples: Iterator[Example], *, sampling: Sampling, settings: StreamSettings
+    ) -> Generator[tuple[int, Outcome]]:
+        """Yield each example's number and outcome as its reply comes; many are asked at once.
+
+        A request that fails is repeated as the server's settings say; then it is a failure of its
+        example. The server forms its own batches.
+
+        Raises:
+            ModelError: if the server is gone, or refuses all it is asked: that is no fault of the
+                examples.
+        """
+        # A few more run than are asked at once, so that pictures are ready when a place is free;
+        # none runs too far ahead of the oldest.
+        most = self.settings.limits.max_concurrency + 4
+        window = max(settings.batch_size * LOOK_AHEAD, 4 * most)
+        running: dict[Future[Outcome], int] = {}
+        hopeless, num_in_vain = {"connection", "refused"}, 0
+
+        def take_done() -> Iterator[tuple[int, Outcome]]:
+            nonlocal num_in_vain
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                outcome = future.result()
+                if isinstance(outcome, Completion):
+                    hopeless.discard("refused")  # what it refuses now is at fault
+                    num_in_vain = 0
+                else:
+                    num_in_vain += outcome.cause in hopeless
+                    if num_in_vain >= _GIVE_UP_AFTER:
+                        raise ModelError(
+                            f"the server answers nothing: {num_in_vain} items in a row failed, "
+                            f"the last one because of: {outcome.message}",
+                            fix="see to the server, or to its address, model name and key, and "
+                            "start again",
+                        )
+                yield running.pop(future), outcome
+
+        try:
+            for number, example in enumerate(examples):
+                while running and (
+                    len(running) >= most or number - min(running.values()) >= window
+                ):
+                    yield from take_done()
+                running[start_on_shared_loop(self._find_outcome(example, sampling))] = number
+            while running:
+                yield from take_done()
+        finally:
+            for future in running:
+                future.cancel()
+
+    async def _find_outcome(self, example: Example, sampling: Sampling) -> Outcome:
+        async def attempt() -> Completion:
+            reply = await self.reply(example, sampling=sampling)
+            if reply.text is None:  # an empty text is an answer
+                raise RequestError("no_content", "the reply has no content", usage=reply.usage)
+            is_whole = reply.finish_reason == "stop"
+            return Completion(reply.text, finish_reason="stop" if is_whole else "length")
+
+        try:
+            for picture in example.pictures:  # one that is torn is not sent
+                await asyncio.to_thread(open_limited, picture, self.max_pixels)
+            return await retry(attempt, self.settings.retry)
+        except RequestError as error:
+            return Failure(error.cause, str(error))
+        except DataError as error:
+            return Failure("picture", str(error))
+        except MemoryError:
+            return Failure("memory", "out of memory while its pictures were read")
+
     @on_shared_loop
     async def close(self) -> None:
         """Close the connections; the next request opens new ones."""
@@ -147,7 +228,9 @@ class ServerModel:
                 fix="leave it out of the sampling, or set sends_extensions if the server knows it",
             )
         write = partial(build_chat_messages, max_pixels=self.max_pixels, tokenizer=self._tokenizer)
-        async with self._limiter.admit():
+        async with self._places:
+            while (wait_s := self._next_start_s - asyncio.get_running_loop().time()) > 0:
+                await asyncio.sleep(wait_s)
             # Pictures take a while to decode: not on the loop that all wait on.
             asked["messages"] = (
                 await asyncio.to_thread(write, example) if example.pictures else write(example)
@@ -184,13 +267,14 @@ class ServerModel:
             raise RequestError("connection", what, usage=usage) from error
         if response.status_code == 200:
             return response.content
-        wait = response.headers.get("retry-after")
-        failure = describe_status(
-            response.status_code, response.content, wait, extras=settings.extras
-        )
+        status, body = response.status_code, response.content
+        asks = response.headers.get("retry-after")
+        failure = describe_status(status, body, asks, extras=settings.extras)
         # Ask nothing while the server wants a rest, unless that is longer than we would wait.
-        if (failure.retry_after_s or 0.0) <= MAX_RETRY_AFTER_S:
-            self._limiter.pause(failure.retry_after_s or 0.0)
+        wait_s = failure.retry_after_s or 0.0
+        if wait_s <= MAX_RETRY_AFTER_S:
+            start_s = asyncio.get_running_loop().time() + wait_s
+            self._next_start_s = max(self._next_start_s, start_s)
         raise failure
 
 

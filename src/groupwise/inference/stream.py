@@ -1,31 +1,19 @@
 """Batch inference: groups go in, their replies come out, and only a few are in memory at a time.
 
-Here is what is asked, what comes back, and a model behind a server; ``local_stream`` has a model in
-this process, and ``many_machines`` the workers of a cluster.
+Here is what is asked and what comes back. A ``ServerModel`` answers streams, and so do a model in
+this process (``local_stream``) and the workers of a cluster (``many_machines``).
 """
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from groupwise.core import Completion, DataError, Example, ModelError
-from groupwise.inference.model import (
-    Model,
-    RequestCause,
-    RequestError,
-    Sampling,
-    retry,
-    start_on_shared_loop,
-)
-from groupwise.inference.pictures import open_limited
-from groupwise.inference.settings import LOOK_AHEAD, ServerSettings, StreamSettings
-
-_GIVE_UP_AFTER = 16
+from groupwise.core import Completion, Example
+from groupwise.inference.model import RequestCause
+from groupwise.inference.settings import Sampling, StreamSettings
 
 FailureCause = Literal["picture", "too_long", "memory"] | RequestCause
 """``picture``: it cannot be read, decoded or scaled. ``too_long``: the prompt and the longest
@@ -132,93 +120,3 @@ def generate_groups(
                 report_progress(num_done, num_items, line)
             yield from complete
     yield from take_complete()
-
-
-class ServerStream:
-    """Asks once for each example, many at once; a server forms its own batches.
-
-    A request that fails is repeated as the server's settings say; then it is a failure of its
-    example. A server that is gone, or refuses all it is asked, is none of theirs: the stream ends.
-
-    Args:
-        settings: of the server.
-        max_pixels: larger pictures are scaled down to so many; None: none is.
-        model: what is asked; None: the server's.
-
-    Raises:
-        ConfigError: if the server may not be asked (see ``ServerModel``).
-    """
-
-    def __init__(
-        self, settings: ServerSettings, *, max_pixels: int | None = None, model: Model | None = None
-    ) -> None:
-        from groupwise.inference.server import ServerModel
-
-        self.model = model or ServerModel(settings, max_pixels=max_pixels)
-        self._max_pixels = max_pixels
-        self._settings = settings
-
-    def stream(
-        self, examples: Iterator[Example], *, sampling: Sampling, settings: StreamSettings
-    ) -> Generator[tuple[int, Outcome]]:
-        """Yield each example's number and outcome as its reply comes.
-
-        Raises:
-            ModelError: if the server is gone, or refuses all it is asked.
-        """
-        # A few more run than are asked at once, so that pictures are ready when a place is free;
-        # none runs too far ahead of the oldest.
-        most = self._settings.limits.max_concurrency + 4
-        window = max(settings.batch_size * LOOK_AHEAD, 4 * most)
-        running: dict[Future[Outcome], int] = {}
-        hopeless, num_in_vain = {"connection", "refused"}, 0
-
-        def take_done() -> Iterator[tuple[int, Outcome]]:
-            nonlocal num_in_vain
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
-                outcome = future.result()
-                if isinstance(outcome, Completion):
-                    hopeless.discard("refused")  # what it refuses now is at fault
-                    num_in_vain = 0
-                else:
-                    num_in_vain += outcome.cause in hopeless
-                    if num_in_vain >= _GIVE_UP_AFTER:
-                        raise ModelError(
-                            f"the server answers nothing: {num_in_vain} items in a row failed, "
-                            f"the last one because of: {outcome.message}",
-                            fix="see to the server, or to its address, model name and key, and "
-                            "start again",
-                        )
-                yield running.pop(future), outcome
-
-        try:
-            for number, example in enumerate(examples):
-                while running and (
-                    len(running) >= most or number - min(running.values()) >= window
-                ):
-                    yield from take_done()
-                running[start_on_shared_loop(self._ask(example, sampling))] = number
-            while running:
-                yield from take_done()
-        finally:
-            for future in running:
-                future.cancel()
-
-    async def _ask(self, example: Example, sampling: Sampling) -> Outcome:
-        async def attempt() -> Completion:
-            reply = await self.model.reply(example, sampling=sampling)
-            if reply.text is None:  # an empty text is an answer
-                raise RequestError("no_content", "the reply has no content", usage=reply.usage)
-            is_whole = reply.finish_reason == "stop"
-            return Completion(reply.text, finish_reason="stop" if is_whole else "length")
-
-        try:
-            for picture in example.pictures:  # one that is torn is not sent
-                await asyncio.to_thread(open_limited, picture, self._max_pixels)
-            return await retry(attempt, self._settings.retry)
-        except RequestError as error:
-            return Failure(error.cause, str(error))
-        except DataError as error:
-            return Failure("picture", str(error))
-        except MemoryError:
-            return Failure("memory", "out of memory while its pictures were read")

@@ -7,16 +7,16 @@ PEFT's form names its base.
 
 import json
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ModelError, digest_file, digest_json, find_state, read_json, write_json
+from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
 from groupwise.models.sources import (
     NAMED_MODELS,
     ask_for_commit,
     find_commit,
     find_place,
+    hash_once,
     list_places,
     name_ways,
 )
@@ -143,12 +143,5 @@ def pin_base(base: str | Path, digest: str | None) -> str | Path:
 
 
 def _digest(path: Path) -> str:
-    """Digest a file once in a process: the cells of a sweep share gigabytes of weights."""
-    state = None if path.is_dir() else find_state(path)
-    return digest_file(path) if state is None else _digest_once(path.resolve(), state)
-
-
-@cache
-def _digest_once(path: Path, state: tuple[int, ...]) -> str:
-    del state  # another one is another content
-    return digest_file(path)
+    """Return what ``digest_file`` does."""
+    return digest_file(path) if path.is_dir() else hash_once(path)[:32]

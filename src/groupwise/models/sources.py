@@ -23,7 +23,15 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ModelError, Say, digest_json, read_json, take_lock, write_text
+from groupwise.core import (
+    ModelError,
+    Say,
+    digest_json,
+    find_state,
+    read_json,
+    take_lock,
+    write_text,
+)
 
 _CONVERSION = 1  # raised when the same files are to become another folder
 _TIMEOUT_S = 10.0
@@ -59,7 +67,7 @@ class Package:
             path = Path(str(distribution(self.name).locate_file(self.file)))
         except PackageNotFoundError:
             return None
-        return path if path.is_file() and _hash(path) == self.file_sha256 else None
+        return path if path.is_file() and hash_once(path) == self.file_sha256 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +125,7 @@ def find_place(base: str | Path) -> str | Path:
     if str(base) in NAMED_MODELS:
         return next(iter(list_places(str(base))), base)
     if _is_gguf(base) and Path(base).is_file():
-        folder = _name_folder(Path(base).stem, [_hash(Path(base))])
+        folder = _name_folder(Path(base).stem, [hash_once(Path(base))])
         return folder if folder.is_dir() else base
     return base
 
@@ -179,7 +187,7 @@ def bring_base(base: str | Path, *, is_whole: bool = True, say: Say = tell) -> s
         from groupwise.models.conversion import convert_gguf
 
         say(f"{path.name}: dequantising it to float32 into the cache, once for all runs")
-        return _make_folder(path.stem, [_hash(path)], lambda folder: convert_gguf(path, folder))
+        return _make_folder(path.stem, [hash_once(path)], lambda folder: convert_gguf(path, folder))
     name, reason = str(place), None
     if name in NAMED_MODELS:  # what is installed is converted, or else what the hub has is taken
         model = NAMED_MODELS[name]
@@ -291,16 +299,21 @@ def _make_folder(name: str, digests: Sequence[str], make: Callable[[Path], None]
     return folder
 
 
+def hash_once(path: Path) -> str:
+    """Return the SHA-256 of a file, read once in a process: sweeps share gigabytes of weights."""
+    state = find_state(path)
+    return _hash(path) if state is None else _hash_in_state(path.resolve(), state)
+
+
 def _hash(path: Path) -> str:
-    stat = path.stat()
-    return _hash_once(path.resolve(), (stat.st_size, stat.st_ctime_ns))
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @cache
-def _hash_once(path: Path, stamp: tuple[int, ...]) -> str:
-    del stamp
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _hash_in_state(path: Path, state: tuple[int, ...]) -> str:
+    del state  # another one is another content
+    return _hash(path)
 
 
 def _find_cached(hub_id: str) -> Path:

@@ -34,11 +34,11 @@ from groupwise.core import (
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.many_machines import RayStream
+from groupwise.inference.server import ServerModel
 from groupwise.inference.stream import (
     Failure,
     Group,
     Outcome,
-    ServerStream,
     Stream,
     generate_groups,
 )
@@ -114,7 +114,7 @@ def open_backend(config: GroupQcConfig, run: Path) -> Stream:
     """Return what describes photos: the base behind a server, on Ray's workers, or here."""
     settings = config.summaries
     if settings.server is not None:
-        return ServerStream(settings.server, max_pixels=settings.stream.max_pixels)
+        return ServerModel(settings.server, max_pixels=settings.stream.max_pixels)
     base, model = find_base(config, run), config.model
     if settings.ray is not None:
         return RayStream(
