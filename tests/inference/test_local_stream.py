@@ -1,8 +1,11 @@
 """Batches give what one by one gives; what one item lacks is that item's failure alone.
 
-Batches are full, of one length, wait for no item beyond their window, and fit into memory.
+Batches are full, of one length, wait for no item beyond their window, and fit into memory. Workers
+of a real Ray cluster on this machine give the same.
 """
 
+import importlib.util
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,7 +18,16 @@ from hypothesis import strategies as st
 from PIL import Image
 from streams import ask, draw
 
-from groupwise.core import Completion, DataError, Message, ModelError, make_example, read_picture
+from groupwise.core import (
+    Completion,
+    ConfigError,
+    DataError,
+    Message,
+    ModelError,
+    make_example,
+    read_picture,
+)
+from groupwise.inference import many_machines
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import (
     LocalStream,
@@ -23,7 +35,8 @@ from groupwise.inference.local_stream import (
     is_out_of_memory,
     prepare_ahead,
 )
-from groupwise.inference.settings import Sampling, StreamSettings
+from groupwise.inference.many_machines import RayStream
+from groupwise.inference.settings import RaySettings, Sampling, StreamSettings
 from groupwise.inference.stream import Failure, generate_groups
 
 GREEDY = Sampling(max_new_tokens=6)
@@ -305,3 +318,50 @@ def test_whoever_leaves_early_leaves_no_thread(vision, picture_examples):
     assert any(one.name.startswith("pictures") for one in threading.enumerate())
     outcomes.close()
     assert not any(one.name.startswith("pictures") for one in threading.enumerate())
+
+
+HAS_RAY = importlib.util.find_spec("ray") is not None
+
+
+@pytest.mark.skipif(HAS_RAY, reason="ray is installed")
+def test_without_ray_one_sentence_says_what_to_install():
+    with pytest.raises(ConfigError, match=r"pip install 'groupwise\[ray\]'"):
+        RayStream(RaySettings(), "anything")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_RAY, reason="ray is not installed: pip install 'groupwise[ray]'")
+@pytest.mark.usefixtures("cluster")
+class TestCluster:
+    def test_two_workers_give_what_this_process_gives(
+        self, taught_folder, vision, photos, picture_examples, tmp_path, monkeypatch
+    ):
+        monkeypatch.chdir(taught_folder.parent)
+        torn = draw(tmp_path / "torn.png", (60, 60))
+        torn.write_bytes(torn.read_bytes()[:60])
+        groups = [*photos, [ask("a", torn)], [picture_examples[n % 8] for n in range(60)]]
+        expected = run(vision, *groups, batch_size=4)
+        # A slice ends in the middle of the last group.
+        monkeypatch.setattr(many_machines, "_SLICE", 40)
+        backend = RayStream(RaySettings(), taught_folder.name, dtype="float32")
+        found = run(None, *groups, backend=backend, batch_size=4)
+        assert found == expected
+        assert list_causes(found[-2]) == ["picture"]
+
+    def test_what_a_worker_cannot_do_is_one_sentence(self, taught_text_folder, photos, tmp_path):
+        for model, told in (
+            (tmp_path / "none", r"cannot load the model .*none"),
+            (taught_text_folder, "takes no pictures"),
+        ):
+            with pytest.raises(ModelError, match=told):
+                run(None, *photos, backend=RayStream(RaySettings(), model), batch_size=4)

@@ -7,8 +7,8 @@ a server's list they bound the error, as what is not in it does. Nothing is gues
 
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -42,52 +42,48 @@ def find_label_tokens(
     return own
 
 
-@dataclass
-class LabelTree:
-    """How labels go on behind the same tokens."""
+@dataclass(frozen=True, slots=True)
+class Spellings:
+    """How labels are written in tokens, and where they part."""
 
-    next: dict[int, "LabelTree"] = field(default_factory=dict[int, "LabelTree"])  # by next token
-    ended: set[str] = field(default_factory=set[str])  # labels whose spelling is whole here
-    labels: set[str] = field(default_factory=set[str])  # that end here or behind
-    # Of the root alone: tokens that labels have in common, at most, before they part; the first
-    # tokens that only one label begins with, by label, and those that several do.
-    num_shared: int = 0
-    own: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
-    common: list[int] = field(default_factory=list[int])
+    whole: Mapping[tuple[int, ...], set[str]]  # labels by the tokens of a spelling
+    begun: Mapping[tuple[int, ...], set[str]]  # labels by each beginning of a spelling
+    own: Mapping[str, list[int]]  # first tokens that only one label begins with, by label
+    common: list[int]  # those that several do
+    num_shared: int  # tokens that labels have in common, at most, before they part
 
 
-def grow_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> LabelTree:
+def spell_labels(tokenizer: "PreTrainedTokenizerBase", labels: Sequence[str]) -> Spellings:
     """Return the tokens of all spellings of labels, without what is blank before them."""
-    return _grow(tokenizer, len(tokenizer), tuple(labels))
+    return _spell(tokenizer, len(tokenizer), tuple(labels))
 
 
 @lru_cache(maxsize=8)  # a served row asks for those of the row before
-def _grow(
+def _spell(
     tokenizer: "PreTrainedTokenizerBase", num_tokens: int, labels: tuple[str, ...]
-) -> LabelTree:
+) -> Spellings:
     del num_tokens  # with more of them the spellings are others
-    root, ends = LabelTree(), list[LabelTree]()
+    whole, begun = dict[tuple[int, ...], set[str]](), dict[tuple[int, ...], set[str]]()
     for label in labels:
         for tokens in _list_tokens(tokenizer, label):
-            place = root
-            place.labels.add(label)
-            for depth, token in enumerate(tokens, start=1):
-                place = place.next.setdefault(token, LabelTree())
-                place.labels.add(label)
-                if len(place.labels) > 1:
-                    root.num_shared = max(root.num_shared, depth)
-            place.ended.add(label)
-            ends.append(place)
-    own = {label for place in ends if len(place.ended) == 1 for label in place.ended}
+            whole.setdefault(tuple(tokens), set()).add(label)
+            for depth in range(1, len(tokens) + 1):
+                begun.setdefault(tuple(tokens[:depth]), set()).add(label)
+    clear = set[str]().union(*(one for one in whole.values() if len(one) == 1))
     for label in labels:
-        if label not in own:
+        if label not in clear:
             raise ModelError(
                 f"the label {label!r} is spelled in the tokens of another",
                 fix="choose labels that differ in more than their case",
             )
-        root.own[label] = [token for token, one in root.next.items() if one.labels == {label}]
-    root.common = [token for token, one in root.next.items() if len(one.labels) > 1]
-    return root
+    firsts = {path[0]: found for path, found in begun.items() if len(path) == 1}
+    return Spellings(
+        whole,
+        begun,
+        own={label: [t for t, found in firsts.items() if found == {label}] for label in labels},
+        common=[token for token, found in firsts.items() if len(found) > 1],
+        num_shared=max((len(path) for path, found in begun.items() if len(found) > 1), default=0),
+    )
 
 
 def list_spellings(label: str) -> tuple[str, ...]:

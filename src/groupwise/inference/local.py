@@ -33,7 +33,7 @@ from groupwise.core import (
     digest_json,
     open_picture,
 )
-from groupwise.inference.labels import LabelTree, grow_labels
+from groupwise.inference.labels import Spellings, spell_labels
 from groupwise.inference.model import (
     LabelShares,
     Reply,
@@ -252,7 +252,7 @@ class LocalModel:
             ModelError: if a label has no spelling that is its own, or a prompt is longer than the
                 model takes.
         """
-        tree = grow_labels(self.policy.tokenizer, labels)
+        spellings = spell_labels(self.policy.tokenizer, labels)
         paired = () if leads is None else zip(examples, leads, strict=True)
         given = iter([lead.rstrip(" ") for _, lead in paired])
         results: list[dict[str, float]] = []
@@ -262,31 +262,31 @@ class LocalModel:
                 written = [break_tokens(self.policy.processor, lead) for lead in words]
                 texts = [one + lead for one, lead in zip(batch.texts, written, strict=True)]
                 batch = self._tokenize(batch, texts)
-            self._check_length(batch, num_new_tokens=1 + tree.num_shared)
-            masses = self._weigh(tree, labels, batch.place(self.policy.model.device))
+            self._check_length(batch, num_new_tokens=1 + spellings.num_shared)
+            masses = self._weigh(spellings, labels, batch.place(self.policy.model.device))
             results += [dict(zip(labels, r, strict=True)) for r in masses.softmax(-1).tolist()]
             if report_progress is not None:
                 report_progress(len(results), len(examples))
         return results
 
     def _weigh(
-        self, tree: LabelTree, labels: Sequence[str], inputs: Mapping[str, Any]
+        self, spellings: Spellings, labels: Sequence[str], inputs: Mapping[str, Any]
     ) -> torch.Tensor:
         """Return logarithms of the labels' masses, but for a number a row, [rows, labels]."""
         logits = self._read_next(inputs, ())
-        found = torch.stack([logits[:, tree.own[label]].logsumexp(-1) for label in labels], -1)
-        shared = logits[:, tree.common].logsumexp(-1)
+        found = torch.stack([logits[:, spellings.own[one]].logsumexp(-1) for one in labels], -1)
+        shared = logits[:, spellings.common].logsumexp(-1)
         is_open = shared - torch.logaddexp(shared, found.logsumexp(-1)) > math.log(_NEGLIGIBLE)
         if not is_open.any():
             return found
-        parts = list(self._part(tree, inputs, (), torch.zeros_like(shared)))
+        parts = list(self._part(spellings, inputs, (), torch.zeros_like(shared)))
         resolved = [torch.stack([m for own, m in parts if own == one]) for one in labels]
         every = torch.stack([part.logsumexp(0) for part in resolved], -1)
         return torch.where(is_open.unsqueeze(-1), every, found)
 
     def _part(
         self,
-        tree: LabelTree,
+        spellings: Spellings,
         inputs: Mapping[str, Any],
         prefix: tuple[int, ...],
         reached: torch.Tensor,
@@ -296,17 +296,18 @@ class LocalModel:
         A label that ends where another goes on has what does not go on.
         """
         log_probs = self._read_next(inputs, prefix).log_softmax(-1)
-        for token, one in tree.next.items():
+        behind = {p[-1]: found for p, found in spellings.begun.items() if p[:-1] == prefix}
+        for token, found in behind.items():
             mass = reached + log_probs[:, token]
-            if len(one.labels) > 1:
-                yield from self._part(one, inputs, (*prefix, token), mass)
+            if len(found) > 1:
+                yield from self._part(spellings, inputs, (*prefix, token), mass)
             else:
-                yield from ((label, mass) for label in one.labels)
-        if len(tree.ended) == 1:
-            going_on = log_probs[:, list(tree.next)].logsumexp(-1).exp()
-            yield from (
-                (label, reached + (1 - going_on).clamp(min=_NEVER).log()) for label in tree.ended
-            )
+                yield from ((label, mass) for label in found)
+        ended = spellings.whole.get(prefix, ())
+        if len(ended) == 1:
+            going_on = log_probs[:, list(behind)].logsumexp(-1).exp()
+            rest = reached + (1 - going_on).clamp(min=_NEVER).log()
+            yield from ((label, rest) for label in ended)
 
     def _read_next(self, inputs: Mapping[str, Any], prefix: Sequence[int]) -> torch.Tensor:
         """Return logits of the token behind prompts and a prefix, [rows, vocabulary]."""
