@@ -237,12 +237,8 @@ def _probe(policy: Policy) -> torch.Tensor:
 def keep_policy(policy: Policy, folder: Path, *, merged: bool = False) -> None:
     """Save a trained policy under ``folder/policy``, with what trained and what was frozen.
 
-    The counts stand in ``trainable.json`` and, for people, in ``trainable.txt``.
-
-    Args:
-        policy: the policy.
-        folder: of its stage.
-        merged: whether its adapter is merged into its weights, so that it can be a base.
+    The counts stand in ``trainable.json`` and, for people, in ``trainable.txt``. With ``merged``
+    its adapter is merged into its weights, so that it can be a base.
     """
     rows = tabulate_trainable(policy.model)
     (merge_adapter(policy) if merged else policy).save(folder / "policy")
@@ -257,16 +253,15 @@ def average_policy(
     """Return the policy whose weights are a share of the way from others to what was trained.
 
     Such weights keep more of what the policy could before. A LoRA on these very weights stays one:
-    its product is scaled. All else becomes a whole model.
+    its product is scaled. All else becomes a whole model. Averages are computed in float32.
 
     Source: Wortsman et al. 2022 (2109.01903, "WiSE-FT"), equation 1.
 
     Args:
         trained: folder of a policy.
-        before: folder or hub id of a whole model of the same architecture, which it was trained
-            from.
+        before: folder or hub id of the whole model that it was trained from.
         share: of the way, in [0, 1].
-        dtype: of the weights; averages are computed in float32.
+        dtype: of the weights.
 
     Raises:
         ModelError: if there is no way from one to the other: virtual tokens, another architecture.
