@@ -264,7 +264,8 @@ def _load_base(
         if not all(isinstance(one, int) for one in ids):
             raise ValueError(f"{name} is no token: {value!r}")
     model.generation_config = GenerationConfig(**kept)
-    for layer in model.modules():
+    layers: Any = model.modules()
+    for layer in layers:
         # On CPUs with AVX512-BF16 bitsandbytes answers by bfloat16 whatever type it was told: what
         # samples would be another policy than what trains.
         if hasattr(layer, "support_avx512bf16_for_cpu"):

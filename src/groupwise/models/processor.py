@@ -145,8 +145,9 @@ def load_processor(
         processor = _add_pictures(processor, name_or_path, model_type, named["revision"])
     else:
         own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
-        has_videos = own is not None and "video_processor" in own.get_attributes()
-        kind: Any = leave_videos(own) if has_videos else AutoProcessor
+        kind: Any = AutoProcessor
+        if own is not None and "video_processor" in own.get_attributes():
+            kind = leave_videos(own)
         try:
             processor = kind.from_pretrained(
                 name_or_path, padding_side="left", backend="pil", **named
