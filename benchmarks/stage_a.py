@@ -34,7 +34,8 @@ from groupwise.core import (
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.model import Sampling
-from groupwise.inference.stream import StreamSettings, WorkGroup, generate_groups
+from groupwise.inference.settings import StreamSettings
+from groupwise.inference.stream import Group, generate_groups
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.tiny import write_tiny_policy
 from groupwise.models.trainable import TrainableSettings
@@ -72,11 +73,11 @@ def make_photo_example(path: Path) -> Example:
     return make_example([Message("user", PROMPT)], cluster=path.stem, pictures=[read_picture(path)])
 
 
-def make_groups(paths: list[Path], num_photos: int) -> Iterator[WorkGroup]:
+def make_groups(paths: list[Path], num_photos: int) -> Iterator[Group]:
     """Yield groups of 1 to 7 photos, made when they are taken."""
     number, source = 0, itertools.islice(itertools.cycle(paths), num_photos)
     while chosen := list(itertools.islice(source, 1 + number % 7)):
-        yield WorkGroup(str(number), tuple(make_photo_example(path) for path in chosen))
+        yield str(number), [make_photo_example(path) for path in chosen]
         number += 1
 
 
@@ -95,26 +96,24 @@ def teach(photos: list[tuple[Path, str]], work: Path) -> Policy:
     )
 
 
-def describe_one_by_one(policy: Policy, groups: list[WorkGroup], sampling: Sampling) -> list[Any]:
+def describe_one_by_one(policy: Policy, groups: list[Group], sampling: Sampling) -> list[Any]:
     """Return the completions of a plain loop."""
     engine = LocalModel(policy, batch_size=1)
-    examples = [example for group in groups for example in group.examples]
+    examples = [example for _, examples in groups for example in examples]
     return [engine.generate([example], sampling=sampling)[0][0] for example in examples]
 
 
 def describe_in_batches(
-    policy: Policy, groups: list[WorkGroup], sampling: Sampling, batch_size: int
+    policy: Policy, groups: list[Group], sampling: Sampling, batch_size: int
 ) -> list[Any]:
     """Return the completions of the stream."""
     settings = StreamSettings(batch_size=batch_size)
     backend = LocalStream(LocalModel(policy))
     outcomes = generate_groups(backend, groups, sampling=sampling, settings=settings)
-    return [completion for outcome in outcomes for completion in outcome.completions]
+    return [completion for _, completions in outcomes for completion in completions]
 
 
-def compare(
-    policy: Policy, groups: list[WorkGroup], arguments: argparse.Namespace
-) -> dict[str, Any]:
+def compare(policy: Policy, groups: list[Group], arguments: argparse.Namespace) -> dict[str, Any]:
     """Time every way in turns; return seconds, ratios, and whether the texts are the same."""
     sampling = Sampling(max_new_tokens=arguments.new_tokens, repetition_penalty=arguments.penalty)
     ways: dict[str, Callable[[], list[Any]]] = {
@@ -168,8 +167,8 @@ def watch_memory(policy: Policy, paths: list[Path], num_photos: int) -> list[dic
         settings=settings,
     )
     num_done = 0
-    for outcome in outcomes:
-        before, num_done = num_done, num_done + len(outcome.completions)
+    for _, completions in outcomes:
+        before, num_done = num_done, num_done + len(completions)
         if before // 1000 != num_done // 1000 or before == 0:
             rows.append({"num_photos": num_done, "resident_mib": read_status("VmRSS")})
             print(f"{num_done:6} photos: {rows[-1]['resident_mib']} MiB resident")
@@ -181,7 +180,7 @@ def watch_huge(policy: Policy, folder: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name in ("huge.jpg", "huge.png"):
         Image.new("RGB", (9000, 6700), (90, 120, 60)).save(folder / name, compress_level=1)
-        group = WorkGroup(name, (make_photo_example(folder / name),))
+        group = name, [make_photo_example(folder / name)]
         for settings in (StreamSettings(), StreamSettings(max_pixels=None)):
             Path("/proc/self/clear_refs").write_text("5")
             before = read_status("VmRSS")

@@ -10,9 +10,8 @@ from transformers import AddedToken
 
 from groupwise.core import Message, make_example, open_picture
 from groupwise.inference.server import build_chat_messages
-from groupwise.models.encoding import encode_as_written
 from groupwise.models.processor import load_processor
-from groupwise.models.prompts import render_prompt
+from groupwise.models.prompts import encode_as_written, render_prompt
 
 HARMLESS = "a"
 

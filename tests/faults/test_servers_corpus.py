@@ -6,8 +6,7 @@ from corpora import each_row
 
 from groupwise.cli.main import app
 from groupwise.core import ConfigError, dump_config, load_config
-from groupwise.inference.opening import open_model
-from groupwise.inference.settings import ModelSource, ServerSettings
+from groupwise.inference.settings import ModelSource, ServerSettings, open_model
 
 
 @pytest.fixture(autouse=True)

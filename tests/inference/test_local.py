@@ -10,11 +10,9 @@ import torch
 from mixed_prompts import encode_by_processor
 
 from groupwise.core import DataError, Message, ModelError, make_example, open_picture, read_picture
-from groupwise.inference import settings
 from groupwise.inference.labels import find_label_tokens, list_spellings
 from groupwise.inference.local import LocalModel, time_answers
 from groupwise.inference.model import Sampling, run_on_shared_loop
-from groupwise.inference.settings import LimitSettings, RequestLimiter
 from groupwise.models.policy import load_policy
 
 GREEDY = Sampling(max_new_tokens=6)
@@ -52,13 +50,15 @@ def test_a_prompt_longer_than_the_model_takes_is_refused(text, text_examples, mo
     longest = text_examples[lengths.index(max(lengths))]
     settings = {"sampling": GREEDY} if ask == "generate" else {"labels": ("yes", "no")}
     num_new_tokens = GREEDY.max_new_tokens if ask == "generate" else 1
-    answer = getattr(LocalModel(text, batch_size=64), ask)
     config = text.model.config.get_text_config()
-    monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens)
-    assert len(answer(text_examples, **settings)) == len(text_examples)
-    monkeypatch.setattr(config, "max_position_embeddings", max(lengths) + num_new_tokens - 1)
+
+    def answer(limit):
+        monkeypatch.setattr(config, "max_position_embeddings", limit)
+        return getattr(LocalModel(replace(text), batch_size=64), ask)(text_examples, **settings)
+
+    assert len(answer(max(lengths) + num_new_tokens)) == len(text_examples)
     with pytest.raises(ModelError, match=f"{longest.id} is too long; got {max(lengths)} tokens"):
-        answer(text_examples, **settings)
+        answer(max(lengths) + num_new_tokens - 1)
 
 
 def test_prompts_without_a_picture_join_those_with_one(vision, picture_examples, text_examples):
@@ -379,46 +379,6 @@ def test_the_revision_is_that_of_the_weights(vision_folder):
     other = LocalModel(third, name="tiny").identity["revision"]
     assert other != revisions[0]
     assert LocalModel(second, name="t", revision="r1").identity["revision"] == "r1"
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that passes only when somebody sleeps."""
-    now = [100.0]
-    sleep = asyncio.sleep
-
-    async def pass_time(duration_s):
-        now[0] += duration_s
-        await sleep(0)
-
-    monkeypatch.setattr(settings, "_now", lambda: now[0])
-    monkeypatch.setattr("asyncio.sleep", pass_time)
-    return now
-
-
-def list_starts(clock, num_requests, *, pause_s=None):
-    """Return when each of so many requests was admitted."""
-
-    async def ask_all():
-        limiter = RequestLimiter(LimitSettings())
-        starts = []
-
-        async def ask():
-            async with limiter.admit():
-                starts.append(clock[0])
-                if pause_s is not None and len(starts) == 1:
-                    limiter.pause(pause_s)
-
-        for _ in range(num_requests):
-            await ask()
-        return starts
-
-    return asyncio.run(ask_all())
-
-
-def test_no_request_starts_in_a_pause(clock):
-    assert list_starts(clock, 4) == [100.0] * 4
-    assert list_starts(clock, 3, pause_s=7.0) == [100.0, 107.0, 107.0]
 
 
 @pytest.mark.parametrize("num_timed", [0, 3, 99])

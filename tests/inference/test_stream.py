@@ -11,7 +11,6 @@ import itertools
 import random
 import weakref
 from types import SimpleNamespace
-from typing import ClassVar
 
 import pytest
 from faulty_server import MODEL, Fault
@@ -22,23 +21,22 @@ from streams import EchoBackend, ask, draw, expect, make_text_groups, read
 
 from groupwise.core import (
     Completion,
-    ConfigError,
     Message,
     ModelError,
     ProgressLine,
     make_example,
     read_picture,
 )
-from groupwise.inference.local import LocalModel
-from groupwise.inference.model import Reply, Sampling
-from groupwise.inference.settings import LimitSettings, RetrySettings, ServerSettings
-from groupwise.inference.stream import (
-    Failure,
-    ServerStream,
+from groupwise.inference.model import Reply
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import (
+    LimitSettings,
+    RetrySettings,
+    Sampling,
+    ServerSettings,
     StreamSettings,
-    WorkGroup,
-    generate_groups,
 )
+from groupwise.inference.stream import Failure, generate_groups
 
 GREEDY = Sampling()
 
@@ -50,10 +48,10 @@ def run(stream, groups, **named):
 class ShuffledBackend(EchoBackend):
     """Answers in any order."""
 
-    def stream(self, items, *, sampling, settings):
-        found = list(items)
+    def stream(self, examples, *, sampling, settings):
+        found = list(enumerate(examples))
         random.Random(self.batch).shuffle(found)
-        yield from ((item.number, self.answer(item.example)) for item in found)
+        yield from ((number, self.answer(example)) for number, example in found)
 
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.integers(0, 99))
@@ -65,19 +63,19 @@ def test_every_group_has_its_own_in_the_given_order(sizes, seed):
 def test_groups_are_taken_one_after_another_and_let_go():
     references = []
 
-    class Watched(WorkGroup):
-        __slots__ = ("__weakref__",)
+    class Watched(list):
+        """Examples that say whether they are still referred to."""
 
     def make():
         for number in itertools.count():
-            group = Watched(f"g{number}", make_text_groups(2)[0].examples)
-            references.append(weakref.ref(group))
-            yield group
+            examples = Watched(make_text_groups(2)[0][1])
+            references.append(weakref.ref(examples))
+            yield f"g{number}", examples
 
     backend = EchoBackend(batch=4)
     outcomes = run(backend, make())
-    for number, outcome in enumerate(itertools.islice(outcomes, 500)):
-        assert outcome.completions
+    for number, (_, completions) in enumerate(itertools.islice(outcomes, 500)):
+        assert completions
         assert max(backend.taken) <= 2 * number + 8
         if number % 100 == 0:
             gc.collect()
@@ -88,8 +86,8 @@ def test_groups_are_taken_one_after_another_and_let_go():
 
 
 def test_groups_of_one_id_are_kept_apart_and_some_are_empty():
-    groups = [WorkGroup("same", g.examples) for g in make_text_groups(1, 2)]
-    assert [len(o.completions) for o in run(EchoBackend(), groups)] == [1, 2]
+    groups = [("same", examples) for _, examples in make_text_groups(1, 2)]
+    assert [len(found) for _, found in run(EchoBackend(), groups)] == [1, 2]
     assert list(run(EchoBackend(), [])) == []
     assert read(run(EchoBackend(), make_text_groups(0, 0))) == expect(0, 0)
 
@@ -99,10 +97,11 @@ def test_a_failure_is_no_text_and_belongs_to_its_item():
         text = example.prompt[-1].text
         return Failure("picture", "torn") if text == "g0.1" else Completion(text)
 
-    first, second = run(EchoBackend(answer), make_text_groups(3, 1))
-    assert first.completions[1] == Failure("picture", "torn")
-    assert [c.text for c in first.completions[::2]] == ["g0.0", "g0.2"]
-    assert (first.failures, second.failures) == ((Failure("picture", "torn"),), ())
+    torn = Failure("picture", "torn")
+    assert list(run(EchoBackend(answer), make_text_groups(3, 1))) == [
+        ("g0", [Completion("g0.0"), torn, Completion("g0.2")]),
+        ("g1", [Completion("g1.0")]),
+    ]
 
 
 def test_what_the_groups_raise_is_raised():
@@ -112,7 +111,7 @@ def test_what_the_groups_raise_is_raised():
 
     backend = EchoBackend()
     outcomes = run(backend, make())
-    assert next(outcomes).id == "g0"
+    assert next(outcomes)[0] == "g0"
     with pytest.raises(OSError, match="gone"):
         next(outcomes)
     assert backend.closed
@@ -175,7 +174,7 @@ def make_settings(server, **changes):
 
 
 def serve(server, groups, *, max_pixels=10_000, **changes):
-    stream = ServerStream(make_settings(server, **changes), max_pixels=max_pixels)
+    stream = ServerModel(make_settings(server, **changes), max_pixels=max_pixels)
     settings = StreamSettings(batch_size=2)
     return generate_groups(stream, groups, sampling=PENALISED, settings=settings)
 
@@ -208,19 +207,18 @@ def test_what_fails_for_good_is_a_failure_of_its_item(server):
         return Fault(content=None) if text == "g1.0" else Fault(content=text)
 
     server.answer = answer
-    first, second = serve(server, make_text_groups(3, 1))
-    assert [c.text for c in first.completions[::2]] == ["g0.0", "g0.2"]
-    assert [(f.cause, "too many tokens" in f.message) for f in first.failures] == [
-        ("refused", True)
-    ]
-    assert [f.cause for f in second.failures] == ["no_content"]
+    (_, [one, refused, two]), (_, [missing]) = serve(server, make_text_groups(3, 1))
+    assert (one.text, two.text) == ("g0.0", "g0.2")
+    assert (refused.cause, missing.cause) == ("refused", "no_content")
+    assert "too many tokens" in refused.message
     assert sum(find_text(asked) == "g1.0" for asked in server.asked) == 3
 
 
 def test_a_reply_that_is_cut_says_so(server):
     server.answer = lambda _: Fault(content="{", finish_reason="length")
-    [outcome] = serve(server, make_text_groups(1))
-    assert outcome.completions == (Completion("{", finish_reason="length"),)
+    assert list(serve(server, make_text_groups(1))) == [
+        ("g0", [Completion("{", finish_reason="length")])
+    ]
 
 
 def test_larger_pictures_are_sent_upright_within_the_limit_and_leave_no_file(
@@ -232,7 +230,7 @@ def test_larger_pictures_are_sent_upright_within_the_limit_and_leave_no_file(
     exif[0x0112] = 6
     path = tmp_path / "turned.jpg"
     Image.new("RGB", (400, 200), "red").save(path, exif=exif)
-    list(serve(server, [WorkGroup("a", (ask("a", path), ask("b", path)))]))
+    list(serve(server, [("a", (ask("a", path), ask("b", path)))]))
     assert len(server.asked) == 2
     for asked in server.asked:
         kind, content = find_picture(asked)
@@ -245,7 +243,7 @@ def test_pictures_within_the_limit_and_beyond_it_keep_their_places(server, tmp_p
     small, large = draw(tmp_path / "照片 1.jpg", (40, 30)), draw(tmp_path / "large.png", (400, 200))
     parts = [read_picture(small), "a", read_picture(large), "b"]
     prompt = [Message("user", "?"), Message("assistant", "!"), Message("user", parts)]
-    list(serve(server, [WorkGroup("a", (make_example(prompt, cluster="g"),))]))
+    list(serve(server, [("a", (make_example(prompt, cluster="g"),))]))
     content = server.asked[0]["messages"][-1]["content"]
     assert [part.get("text") for part in content] == [None, "a", None, "b"]
     urls = [part["image_url"]["url"].partition(",")[2] for part in content[::2]]
@@ -258,18 +256,17 @@ def test_a_broken_picture_is_not_sent(server, tmp_path):
     whole = draw(tmp_path / "whole.jpg", (300, 200))
     (tmp_path / "torn.jpg").write_bytes(whole.read_bytes()[:1500])
     examples = (ask("a", whole), ask("b", tmp_path / "torn.jpg"), ask("c", whole))
-    [outcome] = serve(server, [WorkGroup("a", examples)], max_pixels=None)
-    assert [f.cause for f in outcome.failures] == ["picture"]
-    assert "torn.jpg" in outcome.failures[0].message
+    [(_, [_, failure, _])] = serve(server, [("a", examples)], max_pixels=None)
+    assert failure.cause == "picture"
+    assert "torn.jpg" in failure.message
     assert sorted(find_text(asked) for asked in server.asked) == ["a", "c"]
 
 
-class SlowFirst:
+class SlowFirst(ServerModel):
     """Answers the first item when so many others have been answered, and notes who began."""
 
-    identity: ClassVar = {}
-
-    def __init__(self, num_others):
+    def __init__(self, settings, num_others):
+        super().__init__(settings)
         self.num_open = num_others
         self.is_free = asyncio.Event()
         self.begun = []
@@ -290,10 +287,8 @@ class SlowFirst:
 def test_a_slow_reply_bounds_what_is_started(server):
     """All are answered at once but the first; what waits for it is bounded."""
     settings = make_settings(server, limits=LimitSettings(max_concurrency=2))
-    model = SlowFirst(23)
-    groups = make_text_groups(*[1] * 400)
-    stream = ServerStream(settings, model=model)
-    found = generate_groups(stream, groups, sampling=GREEDY, settings=StreamSettings(batch_size=2))
+    model, groups = SlowFirst(settings, 23), make_text_groups(*[1] * 400)
+    found = generate_groups(model, groups, sampling=GREEDY, settings=StreamSettings(batch_size=2))
     assert read(found) == expect(*[1] * 400)
     assert model.num_begun == 24
 
@@ -301,27 +296,10 @@ def test_a_slow_reply_bounds_what_is_started(server):
 def test_leaving_early_stops_asking(server):
     server.answer = lambda request: Fault(content=find_text(request), delay_s=0.01)
     outcomes = serve(server, make_text_groups(*[1] * 500), limits=LimitSettings(max_concurrency=2))
-    assert next(outcomes).id == "g0"
+    assert next(outcomes)[0] == "g0"
     outcomes.close()
     assert read(serve(server, make_text_groups(20))) == expect(20)
     assert len(server.asked) < 20 + 30
-
-
-def test_any_model_may_answer(server, text, text_examples):
-    model = LocalModel(text, batch_size=4)
-    settings = make_settings(server, limits=LimitSettings(max_concurrency=4))
-    sampling = Sampling(max_new_tokens=6)
-    groups = [WorkGroup("a", tuple(text_examples))]
-    [outcome] = generate_groups(ServerStream(settings, model=model), groups, sampling=sampling)
-    expected = model.generate(text_examples, sampling=sampling)
-    assert [c.text for c in outcome.completions] == [drawn[0].text for drawn in expected]
-    assert server.asked == []
-
-
-def test_a_key_that_is_not_there_is_told_at_once(server, monkeypatch):
-    monkeypatch.delenv("NO_SUCH_API_KEY", raising=False)
-    with pytest.raises(ConfigError, match="NO_SUCH_API_KEY"):
-        ServerStream(make_settings(server, api_key_variable="NO_SUCH_API_KEY"))
 
 
 def answer_but(fault, places):
@@ -346,16 +324,16 @@ def test_a_server_that_is_gone_or_refuses_everything_ends_the_stream(server):
 
 def test_one_that_comes_back_in_time_is_asked_on_and_may_refuse_a_whole_group(server):
     server.answer = answer_but(Fault(cut=True), [*range(15), *range(20, 35)])
-    [outcome] = serve(server, make_text_groups(40), limits=ONE_BY_ONE)
-    assert [f.cause for f in outcome.failures] == ["connection"] * 30
+    [(_, found)] = serve(server, make_text_groups(40), limits=ONE_BY_ONE)
+    assert [one.cause for one in found if isinstance(one, Failure)] == ["connection"] * 30
     server.answer = answer_but(REFUSED, range(1, 40))
-    [outcome] = serve(server, make_text_groups(41), limits=ONE_BY_ONE)
-    assert len(outcome.failures) == 39
+    [(_, found)] = serve(server, make_text_groups(41), limits=ONE_BY_ONE)
+    assert sum(isinstance(one, Failure) for one in found) == 39
 
 
 def test_an_empty_reply_is_an_answer_and_a_missing_one_is_not(server):
     server.script = [Fault(content=""), *[Fault(content=None)] * 3]
-    first, second = serve(server, make_text_groups(1, 1), limits=ONE_BY_ONE)
-    assert first.completions == (Completion(""),)
-    assert [(f.cause, "no content" in f.message) for f in second.failures] == [("no_content", True)]
+    (_, first), (_, [missing]) = serve(server, make_text_groups(1, 1), limits=ONE_BY_ONE)
+    assert first == [Completion("")]
+    assert (missing.cause, "no content" in missing.message) == ("no_content", True)
     assert len(server.asked) == 4

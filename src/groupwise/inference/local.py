@@ -33,7 +33,7 @@ from groupwise.core import (
     digest_json,
     open_picture,
 )
-from groupwise.inference.labels import LabelTree, grow_labels
+from groupwise.inference.labels import Spellings, spell_labels
 from groupwise.inference.model import (
     LabelShares,
     Reply,
@@ -43,24 +43,32 @@ from groupwise.inference.model import (
     on_shared_loop,
 )
 from groupwise.inference.pictures import read_picture_bytes
-from groupwise.models.encoding import break_tokens
 from groupwise.models.policy import Policy, unplanned_attention
 from groupwise.models.processor import TOKEN_TYPES
+from groupwise.models.prompts import break_tokens
 
 # What several labels start with is looked behind if it has at least so much of their mass.
 _NEGLIGIBLE = 1e-3
 _NEVER = 1e-12
 # Who wrote a model, and where it was read from.
 _ORIGIN = ("_name_or_path", "transformers_version")
+Asked = Sampling | tuple[str, ...]
+"""What a single request wants: a reply, or shares of labels."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Waiting:
-    """A request in the queue; requests of the same kind can go in one batch."""
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A batch of prompts as the model takes them, padded on the left."""
 
-    example: Example
-    kind: Sampling | tuple[str, ...]
-    result: asyncio.Future[Any]
+    examples: Sequence[Example]
+    pictures: Sequence[Sequence[Any]]  # of each example, opened
+    texts: Sequence[str]  # as the chat template writes them
+    inputs: Mapping[str, Any]  # tensors by name, in memory until the model is asked
+    lengths: Sequence[int]  # tokens of each prompt, pictures included, without padding
+
+    def place(self, device: torch.device) -> dict[str, Any]:
+        """Return the inputs on a device, where only what is asked lies."""
+        return {name: value.to(device) for name, value in self.inputs.items()}
 
 
 class LocalModel:
@@ -92,7 +100,7 @@ class LocalModel:
         self._revision = revision
         self._max_pixels = max_pixels
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="local-model")
-        self._queue: list[_Waiting] = []
+        self._waiting: dict[asyncio.Future[Any], tuple[Example, Asked]] = {}
         self._worker: asyncio.Task[None] | None = None
 
     @property
@@ -115,51 +123,49 @@ class LocalModel:
     @on_shared_loop
     async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
         """Return the shares of the labels."""
-        shares: dict[str, float] = await self._wait(example, tuple(labels))
-        return LabelShares(shares)
+        return LabelShares(await self._wait(example, tuple(labels)))
 
-    async def _wait(self, example: Example, kind: Sampling | tuple[str, ...]) -> Any:
+    async def _wait(self, example: Example, asked: Asked) -> Any:
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.append(_Waiting(example, kind, result))
+        self._waiting[result] = example, asked
         if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())
         return await result
 
     async def _work(self) -> None:
         """Answer batch after batch until nothing waits; others may join while one is computed."""
-        while self._queue:
+        while self._waiting:
             await asyncio.sleep(0)
-            kind = self._queue[0].kind
-            taken = [one for one in self._queue if one.kind == kind][: self.batch_size]
-            self._queue = [one for one in self._queue if one not in taken]
-            batch = [one for one in taken if not one.result.done()]
-            examples = [one.example for one in batch]
-            loop = asyncio.get_running_loop()
+            _, asked = next(iter(self._waiting.values()))
+            alike = (result for result, (_, other) in self._waiting.items() if other == asked)
+            taken = {one: self._waiting.pop(one) for one in list(islice(alike, self.batch_size))}
+            batch = {one: example for one, (example, _) in taken.items() if not one.done()}
+            work = asyncio.get_running_loop().run_in_executor(
+                self._thread, self._compute, list(batch.values()), asked
+            )
             try:
-                found = await loop.run_in_executor(self._thread, self._compute, examples, kind)
+                found = await work
             except Exception as error:  # noqa: BLE001 (it belongs to those who wait)
-                for one in batch:
-                    if not one.result.done():
-                        one.result.set_exception(error)
+                for result in batch:
+                    if not result.done():
+                        result.set_exception(error)
                 continue
-            for one, result in zip(batch, found, strict=True):
-                if not one.result.done():
-                    one.result.set_result(result)
+            for result, answer in zip(batch, found, strict=True):
+                if not result.done():
+                    result.set_result(answer)
 
-    def _compute(self, examples: list[Example], kind: Sampling | tuple[str, ...]) -> list[Any]:
+    def _compute(self, examples: list[Example], asked: Asked) -> list[Any]:
         for picture in {p.path: p for example in examples for p in example.pictures}.values():
             read_picture_bytes(picture)
-        if isinstance(kind, Sampling):
-            return [completion for (completion,) in self.generate(examples, sampling=kind)]
-        return self.label_probabilities(examples, labels=kind)
+        if isinstance(asked, Sampling):
+            return [completion for (completion,) in self.generate(examples, sampling=asked)]
+        return self.label_probabilities(examples, labels=asked)
 
-    def encode(self, examples: Sequence[Example]) -> Iterator["Encoded"]:
+    def encode(self, examples: Sequence[Example]) -> Iterator[Encoded]:
         """Yield prompts written and encoded, batch by batch.
 
-        A list of what is yielded may be asked for answers and then for shares of labels.
-
-        Raises:
-            DataError: naming an example that the policy's processor does not take.
+        A list of what is yielded may be asked for answers and then for shares of labels. A
+        ``DataError`` names an example that the policy's processor does not take.
         """
         for start in range(0, len(examples), self.batch_size):
             batch = examples[start : start + self.batch_size]
@@ -167,12 +173,12 @@ class LocalModel:
 
     def encode_batch(
         self, examples: Sequence[Example], pictures: Sequence[Sequence[Any]]
-    ) -> "Encoded":
+    ) -> Encoded:
         """Return the prompts of one batch with their opened pictures."""
         texts = [self.policy.render_prompt(example) for example in examples]
         return self._tokenize(Encoded(examples, pictures, texts, {}, []), texts)
 
-    def _tokenize(self, batch: "Encoded", texts: Sequence[str]) -> "Encoded":
+    def _tokenize(self, batch: Encoded, texts: Sequence[str]) -> Encoded:
         named = {"images": batch.pictures} if any(batch.pictures) else {}
         try:
             inputs = self.policy.processor(text=texts, padding=True, return_tensors="pt", **named)
@@ -186,11 +192,6 @@ class LocalModel:
         lengths = inputs["attention_mask"].sum(-1).tolist()
         return replace(batch, inputs=dict(inputs), lengths=lengths)
 
-    def _place(self, batch: "Encoded") -> dict[str, Any]:
-        """Return the inputs of a batch on the model's device, where only what is asked lies."""
-        device = self.policy.model.device
-        return {name: value.to(device) for name, value in batch.inputs.items()}
-
     def generate(
         self,
         examples: Sequence[Example],
@@ -198,7 +199,7 @@ class LocalModel:
         sampling: Sampling,
         num_completions: int = 1,
         report_progress: ReportProgress | None = None,
-        encoded: Sequence["Encoded"] | None = None,
+        encoded: Sequence[Encoded] | None = None,
     ) -> list[list[Completion]]:
         """Return ``num_completions`` completions for each example, in order.
 
@@ -212,8 +213,8 @@ class LocalModel:
         for batch in encoded or self.encode(examples):
             self._check_length(batch, num_new_tokens=sampling.max_new_tokens)
             flat = self.generate_batch(batch, sampling=sampling, num_completions=num_completions)
-            for start in range(0, len(flat), num_completions):
-                completions.append(flat[start : start + num_completions])
+            starts = range(0, len(flat), num_completions)
+            completions += [flat[start : start + num_completions] for start in starts]
             if report_progress is not None:
                 report_progress(len(completions), len(examples))
         return completions
@@ -236,7 +237,7 @@ class LocalModel:
         labels: Sequence[str],
         leads: Sequence[str] | None = None,
         report_progress: ReportProgress | None = None,
-        encoded: Sequence["Encoded"] | None = None,
+        encoded: Sequence[Encoded] | None = None,
     ) -> list[dict[str, float]]:
         """Return each label's share of the probability of all labels' first tokens.
 
@@ -244,14 +245,14 @@ class LocalModel:
         tokens of its spellings, and the masses are normalised over the labels. Where a row may
         well say a token that several labels start with (``fault`` and ``faulty``, ``1`` and
         ``10``), one more pass reads each place where they part. A space at the end of a lead is
-        left to the label: tokenizers write it into the label's first token. ``encoded`` is what
-        ``encode`` made of the examples, if it is at hand.
+        left to the label: tokenizers write it into the label's first token. ``encoded`` is as of
+        ``generate``.
 
         Raises:
             ModelError: if a label has no spelling that is its own, or a prompt is longer than the
                 model takes.
         """
-        tree = grow_labels(self.policy.tokenizer, labels)
+        spellings = spell_labels(self.policy.tokenizer, labels)
         paired = () if leads is None else zip(examples, leads, strict=True)
         given = iter([lead.rstrip(" ") for _, lead in paired])
         results: list[dict[str, float]] = []
@@ -261,31 +262,31 @@ class LocalModel:
                 written = [break_tokens(self.policy.processor, lead) for lead in words]
                 texts = [one + lead for one, lead in zip(batch.texts, written, strict=True)]
                 batch = self._tokenize(batch, texts)
-            self._check_length(batch, num_new_tokens=1 + tree.num_shared)
-            shares = self._weigh(tree, labels, self._place(batch)).softmax(-1).tolist()
-            results += [dict(zip(labels, row, strict=True)) for row in shares]
+            self._check_length(batch, num_new_tokens=1 + spellings.num_shared)
+            masses = self._weigh(spellings, labels, batch.place(self.policy.model.device))
+            results += [dict(zip(labels, r, strict=True)) for r in masses.softmax(-1).tolist()]
             if report_progress is not None:
                 report_progress(len(results), len(examples))
         return results
 
     def _weigh(
-        self, tree: LabelTree, labels: Sequence[str], inputs: Mapping[str, Any]
+        self, spellings: Spellings, labels: Sequence[str], inputs: Mapping[str, Any]
     ) -> torch.Tensor:
         """Return logarithms of the labels' masses, but for a number a row, [rows, labels]."""
         logits = self._read_next(inputs, ())
-        found = torch.stack([logits[:, tree.own[label]].logsumexp(-1) for label in labels], -1)
-        shared = logits[:, tree.common].logsumexp(-1)
+        found = torch.stack([logits[:, spellings.own[one]].logsumexp(-1) for one in labels], -1)
+        shared = logits[:, spellings.common].logsumexp(-1)
         is_open = shared - torch.logaddexp(shared, found.logsumexp(-1)) > math.log(_NEGLIGIBLE)
         if not is_open.any():
             return found
-        parts = list(self._part(tree, inputs, (), torch.zeros_like(shared)))
+        parts = list(self._part(spellings, inputs, (), torch.zeros_like(shared)))
         resolved = [torch.stack([m for own, m in parts if own == one]) for one in labels]
         every = torch.stack([part.logsumexp(0) for part in resolved], -1)
         return torch.where(is_open.unsqueeze(-1), every, found)
 
     def _part(
         self,
-        tree: LabelTree,
+        spellings: Spellings,
         inputs: Mapping[str, Any],
         prefix: tuple[int, ...],
         reached: torch.Tensor,
@@ -295,29 +296,29 @@ class LocalModel:
         A label that ends where another goes on has what does not go on.
         """
         log_probs = self._read_next(inputs, prefix).log_softmax(-1)
-        for token, one in tree.next.items():
+        behind = {p[-1]: found for p, found in spellings.begun.items() if p[:-1] == prefix}
+        for token, found in behind.items():
             mass = reached + log_probs[:, token]
-            if len(one.labels) > 1:
-                yield from self._part(one, inputs, (*prefix, token), mass)
+            if len(found) > 1:
+                yield from self._part(spellings, inputs, (*prefix, token), mass)
             else:
-                yield from ((label, mass) for label in one.labels)
-        if len(tree.ended) == 1:
-            going_on = log_probs[:, list(tree.next)].logsumexp(-1).exp()
-            yield from (
-                (label, reached + (1 - going_on).clamp(min=_NEVER).log()) for label in tree.ended
-            )
+                yield from ((label, mass) for label in found)
+        ended = spellings.whole.get(prefix, ())
+        if len(ended) == 1:
+            going_on = log_probs[:, list(behind)].logsumexp(-1).exp()
+            rest = reached + (1 - going_on).clamp(min=_NEVER).log()
+            yield from ((label, rest) for label in ended)
 
     def _read_next(self, inputs: Mapping[str, Any], prefix: Sequence[int]) -> torch.Tensor:
         """Return logits of the token behind prompts and a prefix, [rows, vocabulary]."""
         given = dict(inputs)
-        tail = torch.tensor([list(prefix)] * len(given["input_ids"]), dtype=torch.long)
-        tail = tail.to(given["input_ids"].device)
         if prefix:
-            given["input_ids"] = torch.cat([given["input_ids"], tail], 1)
-            ones = torch.ones_like(tail)
-            given["attention_mask"] = torch.cat([given["attention_mask"], ones], 1)
-            for name in filter(given.__contains__, TOKEN_TYPES):
-                given[name] = torch.cat([given[name], torch.zeros_like(tail)], 1)
+            ids = given["input_ids"]
+            tail = torch.tensor([list(prefix)] * len(ids), dtype=torch.long).to(ids.device)
+            more = dict.fromkeys(TOKEN_TYPES, torch.zeros_like(tail))
+            more |= {"input_ids": tail, "attention_mask": torch.ones_like(tail)}
+            for name in given.keys() & more.keys():
+                given[name] = torch.cat([given[name], more[name]], 1)
         with unplanned_attention():
             return self.policy.model(**given, logits_to_keep=1).logits[:, -1].float()
 
@@ -328,23 +329,16 @@ class LocalModel:
         *,
         blocks: Sequence[int],
         report_progress: ReportProgress | None = None,
-    ) -> "torch.Tensor":
+    ) -> torch.Tensor:
         """Return what blocks say of prompts, pooled, float32 (examples, blocks, 2, width).
 
-        Pooled are the mean over a prompt's tokens, and its last token.
-
-        Args:
-            examples: what is asked.
-            blocks: behind how many language blocks.
-            report_progress: called with the numbers of finished and of all examples.
-
-        Raises:
-            ModelError: if a prompt is longer than the model takes.
+        Pooled are the mean over a prompt's tokens, and its last token. ``blocks`` says behind how
+        many language blocks. A ``ModelError`` if a prompt is longer than the model takes.
         """
         found: list[Any] = []
         for batch in self.encode(examples):
             self._check_length(batch, num_new_tokens=0)
-            inputs = self._place(batch)
+            inputs = batch.place(self.policy.model.device)
             with unplanned_attention():
                 made = self.policy.model(**inputs, output_hidden_states=True, logits_to_keep=1)
             seen = inputs["attention_mask"].unsqueeze(-1)
@@ -357,18 +351,22 @@ class LocalModel:
 
     @torch.inference_mode()
     def generate_batch(
-        self, batch: "Encoded", *, sampling: Sampling, num_completions: int = 1
+        self, batch: Encoded, *, sampling: Sampling, num_completions: int = 1
     ) -> list[Completion]:
         """Return the completions of one batch, no longer than the model takes, row after row."""
-        policy, inputs = self.policy, self._place(batch)
+        policy, inputs = self.policy, batch.place(self.policy.model.device)
         ends, tokenizer = policy.end_token_ids, policy.tokenizer
-        given = {
+        given: dict[str, Any] = {
             "max_new_tokens": sampling.max_new_tokens,
             "num_return_sequences": num_completions,
             "eos_token_id": list(ends),
             "pad_token_id": tokenizer.pad_token_id,
-            "logits_processor": _penalise_repetition(inputs, sampling, num_completions),
         }
+        if sampling.repetition_penalty != 1.0:
+            # What a row repeats is penalised, but not its padding, which may be an end token.
+            num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
+            penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
+            given["logits_processor"] = LogitsProcessorList([penalty])
         if sampling.seed is not None:
             seeds = [derive_seed(sampling.seed, example.id) for example in batch.examples]
             keys = [(seed, number) for seed in seeds for number in range(num_completions)]
@@ -389,7 +387,7 @@ class LocalModel:
             completions.append(Completion(text, tuple(row[:length]), finish_reason=reason))
         return completions
 
-    def _check_length(self, batch: "Encoded", *, num_new_tokens: int) -> None:
+    def _check_length(self, batch: Encoded, *, num_new_tokens: int) -> None:
         """Refuse what the model cannot take: beyond its positions it answers, but nonsense."""
         limit, longest = self.policy.max_tokens, max(batch.lengths, default=0)
         if limit is not None and longest + num_new_tokens > limit:
@@ -400,28 +398,6 @@ class LocalModel:
                 expected=f"at most {limit} together",
                 fix="shorten the prompt, lower max_pixels or max_new_tokens, or take another model",
             )
-
-
-@dataclass(frozen=True, slots=True)
-class Encoded:
-    """A batch of prompts as the model takes them, padded on the left."""
-
-    examples: Sequence[Example]
-    pictures: Sequence[Sequence[Any]]  # of each example, opened
-    texts: Sequence[str]  # as the chat template writes them
-    inputs: Mapping[str, Any]  # tensors by name, in memory until the model is asked
-    lengths: Sequence[int]  # tokens of each prompt, pictures included, without padding
-
-
-def _penalise_repetition(
-    inputs: Mapping[str, Any], sampling: Sampling, num_completions: int
-) -> LogitsProcessorList:
-    """Penalise what a row repeats, but not its padding, which may be an end token."""
-    if sampling.repetition_penalty == 1.0:
-        return LogitsProcessorList()
-    num_padded = (inputs["attention_mask"] == 0).sum(-1).repeat_interleave(num_completions)
-    penalty = RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty, num_padded)
-    return LogitsProcessorList([penalty])
 
 
 def _digest_weights(model: Any) -> str:

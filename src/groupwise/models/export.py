@@ -16,18 +16,13 @@ from groupwise.core import ModelError, read_json, write_json, write_text
 from groupwise.models.base_model import find_weights
 from groupwise.models.identity import is_adapter, name_base, read_base
 from groupwise.models.policy import Policy, load_policy
-from groupwise.models.quantization import (
-    dequantize_adapted,
-    find_quantization,
-    read_quantization,
-)
+from groupwise.models.quantization import find_quantization, read_quantization
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import (
     KIND,
     find_virtual_tokens,
     format_trainable,
-    separate_head,
     tabulate_trainable,
 )
 
@@ -43,30 +38,20 @@ _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 
 @dataclass(frozen=True, slots=True)
 class ExportedPolicy:
-    """What was written.
+    """What was written."""
 
-    Attributes:
-        base: folder or hub id of the base model; the merged folder if there is no adapter.
-        adapter: folder in PEFT's form, None for a policy that was trained whole.
-        merged: folder of a model that needs nothing else.
-        dtype: of the merged weights.
-        max_difference: largest difference of a log-probability between the policy and ``merged``.
-        noise: as large a one comes from moving each merged weight by less than one unit in its last
-            place, drawn at random.
-        has_vision: whether the policy takes pictures.
-        name: how vLLM is to call the adapter.
-        quantization: what the base of the adapter is held in; ``merged`` has the numbers that these
-            bits stand for, and the base itself has others.
-    """
-
-    base: str
-    adapter: Path | None
-    merged: Path
-    dtype: str
+    base: str  # folder or hub id of the base model; the merged folder if there is no adapter
+    adapter: Path | None  # folder in PEFT's form; None for a policy that was trained whole
+    merged: Path  # folder of a model that needs nothing else
+    dtype: str  # of the merged weights
+    # Largest difference of a log-probability between the policy and ``merged``, and as large a one
+    # as comes from moving each merged weight by less than one unit in its last place at random.
     max_difference: float
     noise: float
-    has_vision: bool
-    name: str
+    has_vision: bool  # whether the policy takes pictures
+    name: str  # how vLLM is to call the adapter
+    # What the base of the adapter is held in; ``merged`` has the numbers that these bits stand for,
+    # and the base itself has others.
     quantization: Quantization | None = None
 
     def list_commands(self, *, from_inside: bool = False) -> list[str]:
@@ -78,17 +63,17 @@ class ExportedPolicy:
             from_inside: as they are typed in the folder itself, also on another machine; of an
                 adapter whose base is a folder of this one, only the merged weights are served.
         """
-        merged = Path(self.merged.name) if from_inside else self.merged
+        merged, adapter = (
+            Path(one.name) if one and from_inside else one for one in (self.merged, self.adapter)
+        )
         lines = [["vllm", "serve", str(merged)]]
         is_known = not from_inside or not Path(self.base).is_dir()
-        is_known = is_known and self.quantization is None
-        settings = read_json(self.adapter / "adapter_config.json", dict) if self.adapter else {}
-        own = settings.get("r")  # virtual tokens have no rank
-        if self.adapter is not None and own is not None and is_known:
-            adapter = Path(self.adapter.name) if from_inside else self.adapter
-            rank = next((one for one in _RANKS if one >= own), own)
-            modules = ["--lora-modules", f"{self.name}={adapter}", "--max-lora-rank", str(rank)]
-            lines.insert(0, ["vllm", "serve", self.base, "--enable-lora", *modules])
+        if self.adapter is not None and is_known and self.quantization is None:
+            own = read_json(self.adapter / "adapter_config.json", dict).get("r")
+            if own is not None:  # virtual tokens have no rank
+                rank = next((one for one in _RANKS if one >= own), own)
+                modules = ["--lora-modules", f"{self.name}={adapter}", "--max-lora-rank", str(rank)]
+                lines.insert(0, ["vllm", "serve", self.base, "--enable-lora", *modules])
         return list(map(shlex.join, lines))
 
 
@@ -120,7 +105,11 @@ def export_policy(
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as made:
         draft = Path(made) / out.name
-        adapter, base = _copy_adapter(source, draft / "adapter")
+        adapter = base = None
+        if is_adapter(source):
+            adapter, base = draft / "adapter", read_base(source)
+            shutil.copytree(source, adapter, ignore=_leave_state)
+            name_base(adapter, base)
         dtype = torch.float32 if like is None else read_dtype(like)
         has_vision, difference, noise = _write_merged(source, draft / "merged", dtype)
         exported = ExportedPolicy(
@@ -138,6 +127,13 @@ def export_policy(
             write_text(draft / CARD, write_card(exported))
         draft.replace(out)
     return replace(exported, adapter=adapter and out / "adapter", merged=out / "merged")
+
+
+def _leave_state(_: str, names: Sequence[str]) -> list[str]:
+    """Name what a checkpoint goes on from, such as the optimizer: no part of the policy."""
+    kept = (".safetensors", ".json", ".jinja", ".txt", ".model", ".md")
+    others = [name for name in names if not name.startswith("adapter_")]
+    return [name for name in others if not name.endswith(kept) or name == "trainer_state.json"]
 
 
 def read_dtype(base: str | Path) -> torch.dtype:
@@ -196,33 +192,37 @@ def _measure_noise(policy: Policy, dtype: torch.dtype) -> float:
     return max(found)
 
 
-def _copy_adapter(source: Path, out: Path) -> tuple[Path | None, str | None]:
-    if not (source / "adapter_config.json").is_file():
-        return None, None
-    kept = (".safetensors", ".json", ".jinja", ".txt", ".model", ".md")
-
-    def leave_state(_: str, names: Sequence[str]) -> list[str]:
-        """Name what a checkpoint goes on from, such as the optimizer: no part of the policy."""
-        others = [name for name in names if not name.startswith("adapter_")]
-        return [n for n in others if not n.endswith(kept) or n == "trainer_state.json"]
-
-    shutil.copytree(source, out, ignore=leave_state)
-    base = read_base(source)
-    name_base(out, base)
-    return out, base
-
-
 def merge_adapter(policy: Policy) -> Policy:
     """Return the policy with its adapter, if it has one, merged into its weights in place."""
+    from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+
     model = policy.model
     adapters = getattr(model, "peft_config", None)
-    if adapters:
-        if any(one.peft_type == KIND for one in adapters.values()):
-            separate_head(model)
-        if find_quantization(model) is not None:
-            model = dequantize_adapted(model)
-        model = model.merge_and_unload(safe_merge=True)
-    return Policy(model, policy.processor, policy.has_vision)
+    if not adapters:
+        return policy
+    if any(one.peft_type == KIND for one in adapters.values()):
+        # A head that shares its weights with the input embedding gets a copy of them.
+        head, embedding = model.get_output_embeddings(), model.get_input_embeddings().base_layer
+        if len(head.weight) < len(embedding.weight):
+            raise ModelError(
+                "virtual tokens cannot be merged into this base",
+                got=f"{len(head.weight)} rows of the head",
+                expected=f"{len(embedding.weight)}: its tokenizer uses all rows, and leaves none "
+                "free",
+                fix="take the policy's folder as it is, which is an adapter",
+            )
+        head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
+    if find_quantization(model) is not None:
+        # The base gets the numbers that its 4 bits stand for, and the LoRA is put on them.
+        config, weights = model.peft_config["default"], get_peft_model_state_dict(model)
+        base = model.unload()
+        with silence_libraries():
+            base.dequantize(dtype=base.get_input_embeddings().weight.dtype)
+        base.requires_grad_(False)
+        model = get_peft_model(base, config)
+        set_peft_model_state_dict(model, weights)
+        model.eval()
+    return Policy(model.merge_and_unload(safe_merge=True), policy.processor, policy.has_vision)
 
 
 @torch.inference_mode()
@@ -237,12 +237,8 @@ def _probe(policy: Policy) -> torch.Tensor:
 def keep_policy(policy: Policy, folder: Path, *, merged: bool = False) -> None:
     """Save a trained policy under ``folder/policy``, with what trained and what was frozen.
 
-    The counts stand in ``trainable.json`` and, for people, in ``trainable.txt``.
-
-    Args:
-        policy: the policy.
-        folder: of its stage.
-        merged: whether its adapter is merged into its weights, so that it can be a base.
+    The counts stand in ``trainable.json`` and, for people, in ``trainable.txt``. With ``merged``
+    its adapter is merged into its weights, so that it can be a base.
     """
     rows = tabulate_trainable(policy.model)
     (merge_adapter(policy) if merged else policy).save(folder / "policy")
@@ -257,16 +253,15 @@ def average_policy(
     """Return the policy whose weights are a share of the way from others to what was trained.
 
     Such weights keep more of what the policy could before. A LoRA on these very weights stays one:
-    its product is scaled. All else becomes a whole model.
+    its product is scaled. All else becomes a whole model. Averages are computed in float32.
 
     Source: Wortsman et al. 2022 (2109.01903, "WiSE-FT"), equation 1.
 
     Args:
         trained: folder of a policy.
-        before: folder or hub id of a whole model of the same architecture, which it was trained
-            from.
+        before: folder or hub id of the whole model that it was trained from.
         share: of the way, in [0, 1].
-        dtype: of the weights; averages are computed in float32.
+        dtype: of the weights.
 
     Raises:
         ModelError: if there is no way from one to the other: virtual tokens, another architecture.

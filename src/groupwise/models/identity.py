@@ -7,16 +7,16 @@ PEFT's form names its base.
 
 import json
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ModelError, digest_file, digest_json, find_state, read_json, write_json
+from groupwise.core import ModelError, digest_file, digest_json, read_json, write_json
 from groupwise.models.sources import (
     NAMED_MODELS,
     ask_for_commit,
     find_commit,
     find_place,
+    hash_once,
     list_places,
     name_ways,
 )
@@ -62,11 +62,7 @@ def read_base(adapter: Path) -> str:
 
 
 def refuse_pickled(adapter: Path) -> None:
-    """Refuse an adapter whose weights are not in safetensors: PEFT would take a pickle instead.
-
-    Raises:
-        ModelError: if they are not.
-    """
+    """Raise ``ModelError`` if an adapter is not in safetensors: PEFT would take a pickle then."""
     if not (adapter / _WEIGHTS).is_file():
         raise ModelError(
             f"the adapter {adapter} has no weights that can be read",
@@ -77,8 +73,7 @@ def refuse_pickled(adapter: Path) -> None:
 
 def name_base(adapter: Path, base: str) -> None:
     """Change the base that an adapter in PEFT's form names."""
-    config = read_json(adapter / _FILE, dict)
-    write_json(adapter / _FILE, {**config, _BASE: base})
+    write_json(adapter / _FILE, {**read_json(adapter / _FILE, dict), _BASE: base})
 
 
 def digest_base(base: str | Path) -> str | None:
@@ -107,16 +102,16 @@ def digest_weights(folder: Path) -> str | None:
     weights = sorted([*folder.glob("*.safetensors"), *folder.glob("*.bin")])
     if not weights:
         return None
+
+    def drop_origin(values: dict[str, Any]) -> dict[str, Any]:
+        return {name: one for name, one in values.items() if name not in _ORIGIN}
+
     rows = [[path.name, _digest(path)] for path in weights]
     for path in (folder / name for name in _SETTINGS):
         if path.is_file():
             text = path.read_text(encoding="utf-8")
-            rows.append([path.name, digest_json(json.loads(text, object_hook=_drop_origin))])
+            rows.append([path.name, digest_json(json.loads(text, object_hook=drop_origin))])
     return digest_json(rows)
-
-
-def _drop_origin(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: one for name, one in values.items() if name not in _ORIGIN}
 
 
 def find_revision(name_or_path: str | Path) -> str:
@@ -148,12 +143,5 @@ def pin_base(base: str | Path, digest: str | None) -> str | Path:
 
 
 def _digest(path: Path) -> str:
-    """Digest a file once in a process: the cells of a sweep share gigabytes of weights."""
-    state = None if path.is_dir() else find_state(path)
-    return digest_file(path) if state is None else _digest_once(path.resolve(), state)
-
-
-@cache
-def _digest_once(path: Path, state: tuple[int, ...]) -> str:
-    del state  # another one is another content
-    return digest_file(path)
+    """Return what ``digest_file`` does."""
+    return digest_file(path) if path.is_dir() else hash_once(path)[:32]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,7 @@ from groupwise.models.identity import (
 )
 from groupwise.models.processor import load_processor
 from groupwise.models.prompts import render_prompt
-from groupwise.models.quantization import (
-    choose_quantized_device,
-    compute_alike,
-    name_loading,
-    note_quantization,
-    read_quantization,
-)
+from groupwise.models.quantization import name_loading, note_quantization, read_quantization
 from groupwise.models.settings import Quantization
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import bring_base, find_cache
@@ -44,8 +38,8 @@ from groupwise.models.trainable import (
     KIND,
     hide_virtual_tokens,
     list_trainable,
-    load_virtual_tokens,
     restore_trainable,
+    write_virtual_tokens,
 )
 
 
@@ -203,78 +197,81 @@ def load_policy(
     Raises:
         ModelError: if it cannot be found or loaded.
     """
-    name_or_path = bring_base(name_or_path)
-    load = _load_adapter if is_adapter(Path(name_or_path)) else _load_base
-    with refuse_missing(name_or_path):
-        if is_adapter(Path(name_or_path)):
-            quantization = read_quantization(Path(name_or_path)) or quantization
-        if quantization is not None:
-            device = device or choose_quantized_device()
-        place = None if quantization is None else {"": device}
-        named: dict[str, Any] = {"dtype": dtype, "max_pixels": max_pixels}
-        policy = load(name_or_path, place=place, quantization=quantization, **named)
+    place = bring_base(name_or_path)
+    folder, adapted = Path(place), is_adapter(Path(place))
+    with refuse_missing(place):
+        if adapted:
+            refuse_pickled(folder)
+            quantization = read_quantization(folder) or quantization
+        if quantization is not None and device is None:
+            # Weights in 4 bits are put there as they are loaded: no trainer moves them later.
+            index, has_gpu = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.is_available()
+            device = torch.device("cuda", index) if has_gpu else torch.device("cpu")
+        named: Any = {"dtype": dtype, "max_pixels": max_pixels}
+        named |= {"device": device, "quantization": quantization}
+        if not adapted:
+            policy = _load_base(place, **named)
+        else:
+            from peft import PeftConfig, PeftModel
+
+            base = read_base(folder)
+            policy = _load_base(bring_base(base), **named)
+            adapter: Any = PeftConfig.from_pretrained(str(folder))
+            if adapter.peft_type == KIND:
+                ids = adapter.token_indices
+                write_virtual_tokens(policy.model, policy.processor, len(ids), saved=ids)
+            model = PeftModel.from_pretrained(policy.model, str(folder), torch_device="cpu")
+            for config in model.peft_config.values():
+                config.base_model_name_or_path = base  # where it is saved next, the way is another
+            policy = replace(policy, model=model.eval())
         policy.model.to(device or choose_device())
         return policy
 
 
 def _load_base(
-    name_or_path: str | Path,
+    place: str | Path,
     *,
     dtype: str,
     max_pixels: int | None,
-    place: Any,
+    device: torch.device | None,
     quantization: Quantization | None,
 ) -> Policy:
-    revision = find_revision(name_or_path)
-    config = AutoConfig.from_pretrained(name_or_path, revision=revision, trust_remote_code=False)
+    revision = find_revision(place)
+    config = AutoConfig.from_pretrained(place, revision=revision, trust_remote_code=False)
     has_vision = takes_pictures(config)
     auto = AutoModelForImageTextToText if has_vision else AutoModelForCausalLM
+    more: dict[str, Any] = {}
+    if quantization is not None:
+        more = name_loading(quantization, config, dtype=dtype)
+        more["device_map"] = {"": device}
     model = auto.from_pretrained(
-        name_or_path,
+        place,
         revision=revision,
         dtype=dtype if dtype == "auto" else getattr(torch, dtype),
         # A hub's older models have pickles alone, of which Transformers takes only weights.
-        use_safetensors=True if Path(name_or_path).is_dir() else None,
+        use_safetensors=True if Path(place).is_dir() else None,
         trust_remote_code=False,
-        device_map=place,
-        **(name_loading(quantization, config, dtype=dtype) if quantization else {}),
+        **more,
     )
-    model.generation_config = _keep_tokens(model.generation_config)
-    compute_alike(model)
-    project_patches_fast(model)
-    processor = load_processor(
-        name_or_path, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels
-    )
-    return Policy(model.eval(), processor, has_vision)
-
-
-def _keep_tokens(given: GenerationConfig) -> GenerationConfig:
-    """Return a folder's wishes for generation without all but its tokens.
-
-    ``generate`` fills what it is not given from them (a repetition penalty here, a forced token
-    there), so that training would sample from another policy than it scores, and greedy answers
-    would not be the model's own. What is saved later wants nothing either.
-    """
+    # Of a folder's wishes for generation only its tokens are kept. ``generate`` fills what it is
+    # not given from them (a repetition penalty here, a forced token there), so that training would
+    # sample from another policy than it scores, and greedy answers would not be the model's own.
+    wishes = model.generation_config
     names = ("bos_token_id", "eos_token_id", "pad_token_id")
-    kept = {name: getattr(given, name) for name in names}
+    kept = {name: getattr(wishes, name) for name in names}
     for name, value in kept.items():
         ids = value if isinstance(value, list) else [value or 0]
         if not all(isinstance(one, int) for one in ids):
             raise ValueError(f"{name} is no token: {value!r}")
-    return GenerationConfig(**kept)
-
-
-def _load_adapter(name_or_path: str | Path, **named: Any) -> Policy:
-    from peft import PeftConfig, PeftModel
-
-    path = Path(name_or_path)
-    refuse_pickled(path)
-    name = read_base(path)
-    base = _load_base(bring_base(name), **named)
-    adapter: Any = PeftConfig.from_pretrained(str(path))
-    if adapter.peft_type == KIND:
-        load_virtual_tokens(base.model, base.processor, adapter.token_indices)
-    model = PeftModel.from_pretrained(base.model, str(path), torch_device="cpu")
-    for config in model.peft_config.values():
-        config.base_model_name_or_path = name  # where it is saved next, the way to it is another
-    return Policy(model.eval(), base.processor, base.has_vision)
+    model.generation_config = GenerationConfig(**kept)
+    layers: Any = model.modules()
+    for layer in layers:
+        # On CPUs with AVX512-BF16 bitsandbytes answers by bfloat16 whatever type it was told: what
+        # samples would be another policy than what trains.
+        if hasattr(layer, "support_avx512bf16_for_cpu"):
+            layer.support_avx512bf16_for_cpu = False
+    project_patches_fast(model)
+    processor = load_processor(
+        place, model_type=config.model_type, has_vision=has_vision, max_pixels=max_pixels
+    )
+    return Policy(model.eval(), processor, has_vision)

@@ -7,7 +7,6 @@ token ids of theirs and Pillow's pixels everywhere, and knows no videos. Other m
 processor, with Pillow's image processor, too, and without its video half.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,8 @@ from transformers import (
 from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
-from groupwise.models.encoding import drop_videos, encode_as_written
 from groupwise.models.identity import find_revision
+from groupwise.models.prompts import encode_as_written
 from groupwise.models.sources import find_snapshot
 
 PICTURE_FIELDS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes")
@@ -37,9 +36,9 @@ TOKEN_TYPES = ("mm_token_type_ids", "token_type_ids")
 _QWEN_VL = {
     "qwen2_vl": ("Qwen2VLProcessor", "Qwen2VLVideoProcessor"),
     "qwen2_5_vl": ("Qwen2_5_VLProcessor", "Qwen2VLVideoProcessor"),
-    "qwen3_vl": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
-    "qwen3_vl_moe": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
-    "qwen3_5": ("Qwen3VLProcessor", "Qwen3VLVideoProcessor"),
+    **dict.fromkeys(
+        ("qwen3_vl", "qwen3_vl_moe", "qwen3_5"), ("Qwen3VLProcessor", "Qwen3VLVideoProcessor")
+    ),
 }
 _OF_VIDEOS_TOO = ("patch_size", "merge_size", "temporal_patch_size", "image_mean", "image_std")
 
@@ -95,6 +94,28 @@ class PictureProcessor(ProcessorMixin):
         return [*super().model_input_names, "mm_token_type_ids"]
 
 
+class _CountedPictures(LlavaOnevisionProcessor):
+    """Counts pictures only where a prompt has several, as TRL does not know of them."""
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        made = super().__call__(*given, **named)
+        counts = made.get("batch_num_images")
+        if counts is not None and all(int(count) == 1 for count in counts):
+            made.pop("batch_num_images")
+        return made
+
+
+def leave_videos(own: type[Any]) -> type[Any]:
+    """Return a processor of Transformers, of the same name, without its video half.
+
+    That half needs torchvision. What SmolVLM's own processor adds to Idefics3's is for videos.
+    """
+    bases = {LlavaOnevisionProcessor: _CountedPictures, SmolVLMProcessor: Idefics3Processor}
+    made_of: Any = bases.get(own, own)
+    parts = [part for part in made_of.get_attributes() if part != "video_processor"]
+    return type(own.__name__, (made_of,), {"get_attributes": classmethod(lambda _: list(parts))})
+
+
 def load_processor(
     name_or_path: str | Path, *, model_type: str, has_vision: bool, max_pixels: int | None = None
 ) -> Any:
@@ -111,20 +132,38 @@ def load_processor(
         ModelError: if a package is missing that this model type cannot do without, or it has no
             processor of pictures.
     """
-    revision = find_revision(name_or_path)
+    named: dict[str, Any] = {"revision": find_revision(name_or_path), "trust_remote_code": False}
     if not Path(name_or_path).is_dir():
         # By its id Transformers asks the hub for further templates, though all is in the cache.
         snapshot = find_snapshot(str(name_or_path))
         if snapshot is not None and (snapshot / "tokenizer_config.json").is_file():
             name_or_path = snapshot
-    given: dict[str, Any] = {"revision": revision, "trust_remote_code": False}
-    if not has_vision:
-        tokenizer = AutoTokenizer.from_pretrained(name_or_path, padding_side="left", **given)
-        return encode_as_written(tokenizer)
-    if model_type in _QWEN_VL:
-        processor = _load_picture_processor(name_or_path, model_type, given)
+    if not has_vision or model_type in _QWEN_VL:
+        processor = AutoTokenizer.from_pretrained(name_or_path, padding_side="left", **named)
+        if not has_vision:
+            return encode_as_written(processor)
+        processor = _add_pictures(processor, name_or_path, model_type, named["revision"])
     else:
-        processor = _load_own_processor(name_or_path, model_type, given)
+        own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
+        kind: Any = AutoProcessor
+        if own is not None and "video_processor" in own.get_attributes():
+            kind = leave_videos(own)
+        try:
+            processor = kind.from_pretrained(
+                name_or_path, padding_side="left", backend="pil", **named
+            )
+        except ImportError as error:
+            raise ModelError(
+                f"a {model_type} processor needs a package that is missing",
+                got=str(error).strip().splitlines()[0],
+                fix="install what it names (pip install torchvision, say)",
+            ) from error
+        if not hasattr(processor, "image_processor"):
+            raise ModelError(
+                f"no processor of pictures is known for models of type {model_type}",
+                got=type(processor).__name__,
+                fix="choose another model",
+            )
     images = processor.image_processor
     if max_pixels is not None and hasattr(images, "merge_size"):
         smallest = min(dict(images.size).get("shortest_edge", max_pixels), max_pixels)
@@ -132,58 +171,11 @@ def load_processor(
     return encode_as_written(processor)
 
 
-class _CountedPictures(LlavaOnevisionProcessor):
-    """Counts pictures only where a prompt has several, as TRL does not know of them."""
-
-    def __call__(self, *given: Any, **named: Any) -> Any:
-        made = super().__call__(*given, **named)
-        counts = made.get("batch_num_images")
-        if counts is not None and all(int(count) == 1 for count in counts):
-            made.pop("batch_num_images")
-        return made
-
-
-# SmolVLM writes pictures as Idefics3 does; what its own processor adds is for videos.
-_BASES: Mapping[type, type] = {
-    LlavaOnevisionProcessor: _CountedPictures,
-    SmolVLMProcessor: Idefics3Processor,
-}
-
-
-def leave_videos(own: type[ProcessorMixin]) -> type[ProcessorMixin]:
-    """Return a processor of Transformers, of the same name, without its video half."""
-    return drop_videos(_BASES.get(own, own), name=own.__name__)
-
-
-def _load_own_processor(name_or_path: str | Path, model_type: str, given: dict[str, Any]) -> Any:
-    own: Any = PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
-    kind: Any = AutoProcessor
-    if own is not None and "video_processor" in own.get_attributes():
-        kind = leave_videos(own)
-    try:
-        processor = kind.from_pretrained(name_or_path, padding_side="left", backend="pil", **given)
-    except ImportError as error:
-        raise ModelError(
-            f"a {model_type} processor needs a package that is missing",
-            got=str(error).strip().splitlines()[0],
-            fix="install what it names (pip install torchvision, say)",
-        ) from error
-    if not hasattr(processor, "image_processor"):
-        raise ModelError(
-            f"no processor of pictures is known for models of type {model_type}",
-            got=type(processor).__name__,
-            fix="choose another model",
-        )
-    return processor
-
-
-def _load_picture_processor(
-    name_or_path: str | Path, model_type: str, given: dict[str, Any]
+def _add_pictures(
+    tokenizer: Any, name_or_path: str | Path, model_type: str, revision: str
 ) -> PictureProcessor:
     from transformers.utils.hub import cached_file
 
-    revision = given["revision"]
-    tokenizer = AutoTokenizer.from_pretrained(name_or_path, padding_side="left", **given)
     images = Qwen2VLImageProcessorPil.from_pretrained(name_or_path, revision=revision)
     template = tokenizer.chat_template
     if not template:

@@ -11,11 +11,6 @@ from contextlib import contextmanager
 
 _OWN_DEPRECATIONS = r"`is_gradient_checkpointing` is deprecated"
 _CHATTY_LOGGERS = ("transformers.trainer_utils", "transformers.integrations.bitsandbytes")
-# A completion without a score is counted as unscored; TRL would print its prompt and reference.
-_UNSCORED_LOGGER, _UNSCORED_NOTE = (
-    "trl.trainer.grpo_trainer",
-    "All reward functions returned None",
-)
 
 
 @contextmanager
@@ -29,7 +24,7 @@ def silence_libraries() -> Iterator[None]:
 
     chatty = [logging.getLogger(name) for name in _CHATTY_LOGGERS]
     levels = [logger.level for logger in chatty]
-    scores = logging.getLogger(_UNSCORED_LOGGER)
+    scores = logging.getLogger("trl.trainer.grpo_trainer")
     was_shown = transformers.is_progress_bar_enabled()
     has_downloads = not hub.are_progress_bars_disabled()
     for logger in chatty:
@@ -53,4 +48,5 @@ def silence_libraries() -> Iterator[None]:
 
 
 def _is_no_note_of_unscored(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(_UNSCORED_NOTE)
+    """Hide TRL's note with prompt and reference: we count a completion without a score."""
+    return not record.getMessage().startswith("All reward functions returned None")

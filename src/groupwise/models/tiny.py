@@ -61,11 +61,10 @@ def write_tiny_policy(
             128 x 128 of them, and a picture has at least one.
         looks_back: a start that makes looking up what was shown before easy to learn. Three heads
             of the first block begin by looking at the token itself and at the ones 1 and 2 back,
-            whatever they are, and write them to the same place; in the second block keys begin as
-            queries, so that a token looks at others that come shortly after the same tokens. Models
-            that have read much have both by themselves (induction heads); a tiny one that is
-            taught for minutes does not get there. It is only where training starts: no token has a
-            meaning yet, nothing is fixed, and all other weights are random.
+            and write them to the same place; in the second block keys begin as queries, so that a
+            token looks at others that come shortly after the same tokens. Models that have read
+            much have both by themselves (induction heads). Nothing is fixed by it, and all other
+            weights are random.
 
     Raises:
         ModelError: if there is no such model.
@@ -167,10 +166,9 @@ def _make_vl_config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         "tokens_per_second": 2,
         "initializer_range": _INITIAL_STD,
     }
-    tokens = {"image": "image_pad", "video": "video_pad"}
-    tokens |= {"vision_start": "vision_start", "vision_end": "vision_end"}
+    tokens = ("image_pad", "video_pad", "vision_start", "vision_end")
     ids: dict[str, Any] = {
-        f"{name}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
-        for name, token in tokens.items()
+        f"{token.removesuffix('_pad')}_token_id": tokenizer.convert_tokens_to_ids(f"<|{token}|>")
+        for token in tokens
     }
     return Qwen2_5_VLConfig(text_config=text, vision_config=vision, tie_word_embeddings=True, **ids)

@@ -7,19 +7,14 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from groupwise.models.encoding import encode_as_written
+from groupwise.models.prompts import encode_as_written
 from groupwise.models.settings import TINY_MODELS
 from groupwise.models.silence import silence_libraries
 from groupwise.models.sources import find_place
 
 _SPECIAL_TOKENS = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    *("<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"),
 )
 _MAX_VOCABULARY_SIZE = 1024
 
@@ -57,12 +52,8 @@ def find_tokenizer(
 ) -> PreTrainedTokenizerFast | None:
     """Return the tokenizer of a base with its chat template; nothing is fetched.
 
-    Args:
-        base: a tiny random-init model, a folder or a hub id.
-        texts: what the tokenizer of a tiny random-init model is trained on.
-
-    Returns:
-        None if it is neither in a folder nor in the local cache, or has no chat template.
+    That of a tiny random-init model is trained on ``texts``. None if the base is neither in a
+    folder nor in the local cache, or has no chat template.
     """
     if base in TINY_MODELS:
         return encode_as_written(train_tokenizer(texts))

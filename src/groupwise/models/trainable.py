@@ -18,20 +18,20 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from groupwise.core import Config, ConfigError, ModelError
-from groupwise.models.quantization import count_weights, find_quantization
+from groupwise.models.quantization import find_quantization
 from groupwise.models.silence import silence_libraries
 
-_TOKEN = "<|virtual_token_{}|>"
-_LEADING = re.compile(r"^(?:<\|virtual_token_\d+\|>)+")
 KIND = "TRAINABLE_TOKENS"
 """What PEFT calls an adapter of vectors of chosen ids."""
-
+_TOKEN = "<|virtual_token_{}|>"
+_LEADING = re.compile(r"^(?:<\|virtual_token_\d+\|>)+")
 _BLOCK = re.compile(r"(?:^|\.)layers\.(\d+)\.")
 _VISION_NAMES = r"(?:visual|vision_tower|vision_model)\."
 _VISION = re.compile(rf"(?:^|\.){_VISION_NAMES}")
-_LANGUAGE = "language block "
-_TRAINED = "was_trained_since_loaded"
 _ALIGNER = re.compile(r"(?:^|\.)(?:merger|multi_modal_projector|aligner|deepstack_merger_list)\.")
+_LANGUAGE = "language block "
+_PARTS = ("vision", "aligner", "virtual tokens", "embeddings and head")
+_TRAINED = "was_trained_since_loaded"
 
 
 class LoraSettings(Config):
@@ -52,13 +52,8 @@ class LoraSettings(Config):
     alpha: int = Field(default=32, ge=1, le=1_000_000)
     last_blocks: int | None = Field(default=None, ge=1)
     modules: tuple[str, ...] = (
-        "q_proj",
-        "k_proj",
-        "v_proj",
-        "o_proj",
-        "gate_proj",
-        "up_proj",
-        "down_proj",
+        *("q_proj", "k_proj", "v_proj", "o_proj"),
+        *("gate_proj", "up_proj", "down_proj"),
     )
 
 
@@ -120,10 +115,11 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
         ModelError: if no parameter is left to train, a PEFT model was made around the model, or an
             adapter is to stand on weights that are in no folder.
     """
-    if find_quantization(model) is not None and settings.method != "lora":
+    method = settings.method
+    if find_quantization(model) is not None and method != "lora":
         raise ConfigError(
             "weights in 4 bits cannot be trained, only a LoRA on them",
-            got=f"method: {settings.method}",
+            got=f"method: {method}",
             expected="method: lora",
             fix="load the model without model.quantization, or take the whole weights",
         )
@@ -136,19 +132,18 @@ def prepare_trainable(model: Any, settings: TrainableSettings, *, processor: Any
             fix="make the policy with the PEFT model",
         )
     if has_adapter:
-        model = _continue_adapter(model, settings)
-    elif settings.method == "lora":
-        refuse_trained(model)
-        model = _add_lora(model, settings.lora)
-    elif settings.method == "prompt":
-        refuse_trained(model)
-        model = add_virtual_tokens(model, processor, settings.prompt)
-    else:
+        _continue_adapter(model, settings)
+    elif method == "full":
+        frozen = {"aligner": settings.freeze_aligner, "vision": settings.freeze_vision}
         for name, parameter in model.named_parameters():
-            part = _name_part(name)
-            is_frozen = {"aligner": settings.freeze_aligner, "vision": settings.freeze_vision}
-            parameter.requires_grad_(not is_frozen.get(part, False))
-    if not any(parameter.requires_grad for parameter in model.parameters()):
+            parameter.requires_grad_(not frozen.get(_name_part(name), False))
+    else:
+        refuse_trained(model)
+        if method == "lora":
+            model = _add_lora(model, settings.lora)
+        else:
+            model = _add_virtual_tokens(model, processor, settings.prompt.num_tokens)
+    if not list_trainable(model):
         raise ModelError("no parameter is trainable", fix="check method, freeze_* and lora.modules")
     return model
 
@@ -160,12 +155,9 @@ def note_trained(model: Any) -> None:
 
 
 def refuse_trained(model: Any) -> None:
-    """Raise if a model's own weights were trained since it was loaded.
+    """Raise ``ModelError`` if a model's own weights were trained since it was loaded.
 
     An adapter and a reference name their base by the folder it came from: they would mean others.
-
-    Raises:
-        ModelError: if they were.
     """
     if getattr(model, _TRAINED, False):
         raise ModelError(
@@ -178,7 +170,7 @@ def refuse_trained(model: Any) -> None:
 def count_blocks(model: Any) -> int:
     """Return the number of language blocks (the vision tower's do not count)."""
     names = (name for name, _ in model.named_parameters() if not _VISION.search(name))
-    return 1 + max((int(m.group(1)) for name in names if (m := _BLOCK.search(name))), default=-1)
+    return 1 + max((int(m[1]) for name in names if (m := _BLOCK.search(name))), default=-1)
 
 
 def list_trainable(model: Any) -> frozenset[str]:
@@ -196,17 +188,19 @@ def tabulate_trainable(model: Any) -> list[TrainableRow]:
     """Count trainable and frozen parameters by part: vision, aligner, each language block, rest."""
     counts: dict[str, list[int]] = {}
     for name, parameter in model.named_parameters():
-        row = counts.setdefault(_name_part(name), [0, 0])
-        row[0 if parameter.requires_grad else 1] += count_weights(parameter)
-    return [TrainableRow(part, *counts[part]) for part in sorted(counts, key=_sort_key)]
+        # A parameter of 4 bits has two weights in a byte.
+        state = getattr(parameter, "quant_state", None)
+        number = parameter.numel() if state is None else state.shape.numel()
+        counts.setdefault(_name_part(name), [0, 0])[not parameter.requires_grad] += number
+    parts = [part for part in _PARTS if part in counts]
+    blocks = counts.keys() - parts
+    parts += sorted(blocks, key=lambda part: int(part.removeprefix(_LANGUAGE)))
+    return [TrainableRow(part, *counts[part]) for part in parts]
 
 
 def format_trainable(rows: Iterable[TrainableRow]) -> str:
     """Return the table as text: neighbouring blocks that are alike in one line, and a total."""
     rows = list(rows)
-    total = TrainableRow(
-        "total", sum(r.num_trainable for r in rows), sum(r.num_frozen for r in rows)
-    )
     shown: list[TrainableRow] = []
     for (is_block, *_), alike in groupby(
         rows, lambda row: (row.part.startswith(_LANGUAGE), row.num_trainable, row.num_frozen)
@@ -217,16 +211,25 @@ def format_trainable(rows: Iterable[TrainableRow]) -> str:
             shown.append(replace(first, part=f"language blocks {start} to {end}, each"))
         else:
             shown += [first, *others]
+    trainable, frozen = (sum(r.num_trainable for r in rows), sum(r.num_frozen for r in rows))
     lines = [f"{'part':<32}{'trainable':>14}{'frozen':>16}"]
-    for row in (*shown, total):
+    for row in (*shown, TrainableRow("total", trainable, frozen)):
         lines.append(f"{row.part:<32}{row.num_trainable:>14,}{row.num_frozen:>16,}")
     return "\n".join(lines)
 
 
-_CONTINUED = {"lora": ("LORA", "LoRA adapter"), "prompt": (KIND, "set of virtual tokens")}
+def _name_part(name: str) -> str:
+    if "trainable_tokens_delta" in name:
+        return "virtual tokens"
+    if _ALIGNER.search(name):
+        return "aligner"
+    if _VISION.search(name):
+        return "vision"
+    block = _BLOCK.search(name)
+    return f"{_LANGUAGE}{block[1]}" if block else "embeddings and head"
 
 
-def _continue_adapter(model: Any, settings: TrainableSettings) -> Any:
+def _continue_adapter(model: Any, settings: TrainableSettings) -> None:
     kinds = {name: config.peft_type.value for name, config in model.peft_config.items()}
     if settings.method == "full":
         raise ConfigError(
@@ -235,15 +238,16 @@ def _continue_adapter(model: Any, settings: TrainableSettings) -> Any:
             expected=f"method: {'prompt' if KIND in kinds.values() else 'lora'}",
             fix="train both stages in the same way",
         )
-    wanted, adapter = _CONTINUED[settings.method]
-    if kinds != {"default": wanted}:
+    is_lora = settings.method == "lora"
+    kind, adapter = ("LORA", "LoRA adapter") if is_lora else (KIND, "set of virtual tokens")
+    if kinds != {"default": kind}:
         raise ConfigError(
             f"only one {adapter} can be continued",
             got=", ".join(f"{name}: {kind}" for name, kind in kinds.items()),
-            expected=f"default: {wanted}",
+            expected=f"default: {kind}",
             fix="merge the others into the base model, or train with TRL itself",
         )
-    if settings.method == "prompt":
+    if not is_lora:
         vectors = find_vectors(model)
         if len(vectors) != settings.prompt.num_tokens:
             raise ConfigError(
@@ -252,8 +256,27 @@ def _continue_adapter(model: Any, settings: TrainableSettings) -> Any:
                 expected=len(vectors),
             )
         vectors.requires_grad_(True)
-        return model
-    return _continue_lora(model, settings.lora)
+        return
+    lora, given = settings.lora, model.peft_config["default"]
+    if (given.r, given.lora_alpha) != (lora.rank, lora.alpha):
+        raise ConfigError(
+            "lora.rank and lora.alpha are not those of the adapter that is continued",
+            got=(lora.rank, lora.alpha),
+            expected=(given.r, given.lora_alpha),
+        )
+    modules, names = _match_modules(model, lora), [name for name, _ in model.named_parameters()]
+    linear = re.compile(modules + r"\.(?:base_layer\.)?weight$")
+    factor = re.compile(modules + r"\.lora_[AB]\.default\.")
+    num_wanted = 2 * sum(bool(linear.match(name)) for name in names)
+    found = frozenset(name for name in names if factor.match(name))
+    if len(found) < num_wanted:
+        raise ConfigError(
+            "the adapter that is continued is not on all of the blocks and modules to train",
+            got=f"{len(found)} of its weights",
+            expected=num_wanted,
+            fix="set lora.last_blocks and lora.modules to those of the earlier stage, or fewer",
+        )
+    restore_trainable(model, found)
 
 
 def _add_lora(model: Any, settings: LoraSettings) -> Any:
@@ -263,7 +286,7 @@ def _add_lora(model: Any, settings: LoraSettings) -> Any:
         r=settings.rank,
         lora_alpha=settings.alpha,
         lora_dropout=0.0,
-        target_modules=_match_modules(count_blocks(model), settings) + "$",
+        target_modules=_match_modules(model, settings) + "$",
         task_type="CAUSAL_LM",
     )
     try:
@@ -276,59 +299,17 @@ def _add_lora(model: Any, settings: LoraSettings) -> Any:
         ) from error
 
 
-def _continue_lora(model: Any, settings: LoraSettings) -> Any:
-    given = model.peft_config["default"]
-    if (given.r, given.lora_alpha) != (settings.rank, settings.alpha):
-        raise ConfigError(
-            "lora.rank and lora.alpha are not those of the adapter that is continued",
-            got=(settings.rank, settings.alpha),
-            expected=(given.r, given.lora_alpha),
-        )
-    modules = _match_modules(count_blocks(model), settings)
-    wanted = re.compile(modules + r"\.lora_[AB]\.default\.")
-    linear = re.compile(modules + r"\.(?:base_layer\.)?weight$")
-    names = [name for name, _ in model.named_parameters()]
-    num_wanted = 2 * sum(bool(linear.match(name)) for name in names)
-    found = frozenset(name for name in names if wanted.match(name))
-    if len(found) < num_wanted:
-        raise ConfigError(
-            "the adapter that is continued is not on all of the blocks and modules to train",
-            got=f"{len(found)} of its weights",
-            expected=num_wanted,
-            fix="set lora.last_blocks and lora.modules to those of the earlier stage, or fewer",
-        )
-    restore_trainable(model, found)
-    return model
-
-
-def _match_modules(num_blocks: int, settings: LoraSettings) -> str:
+def _match_modules(model: Any, settings: LoraSettings) -> str:
+    num_blocks = count_blocks(model)
     last = num_blocks if settings.last_blocks is None else settings.last_blocks
     if last > num_blocks:
         raise ConfigError("lora.last_blocks is too large", got=last, expected=f"<= {num_blocks}")
     kept = "|".join(str(index) for index in range(num_blocks - last, num_blocks))
-    modules = "|".join(re.escape(module) for module in settings.modules)
+    modules = "|".join(map(re.escape, settings.modules))
     return rf"^(?!.*{_VISION_NAMES}).*layers\.(?:{kept})\.(?:.*\.)?(?:{modules})"
 
 
-def _name_part(name: str) -> str:
-    if "trainable_tokens_delta" in name:
-        return "virtual tokens"
-    if _ALIGNER.search(name):
-        return "aligner"
-    if _VISION.search(name):
-        return "vision"
-    block = _BLOCK.search(name)
-    if block:
-        return f"{_LANGUAGE}{block.group(1)}"
-    return "embeddings and head"
-
-
-def _sort_key(part: str) -> tuple[int, int]:
-    order = ("vision", "aligner", "virtual tokens", "embeddings and head")
-    return (order.index(part), 0) if part in order else (len(order), int(part.rsplit(" ", 1)[1]))
-
-
-def add_virtual_tokens(model: Any, processor: Any, settings: PromptSettings) -> Any:
+def _add_virtual_tokens(model: Any, processor: Any, num_tokens: int) -> Any:
     """Put virtual tokens before the prompts of a model that has none, and return a PEFT model.
 
     The processor is changed in place. The first vectors are drawn from torch's generator.
@@ -336,13 +317,12 @@ def add_virtual_tokens(model: Any, processor: Any, settings: PromptSettings) -> 
     import torch
     from peft import TrainableTokensConfig, get_peft_model
 
-    tokenizer = get_tokenizer(processor)
+    tokenizer = getattr(processor, "tokenizer", processor)
     added = set(tokenizer.get_added_vocab().values())
     ids = [number for number in range(len(tokenizer)) if number not in added]
-    starts = [ids[place] for place in torch.randint(len(ids), (settings.num_tokens,)).tolist()]
+    starts = [ids[place] for place in torch.randint(len(ids), (num_tokens,)).tolist()]
     vectors = model.get_input_embeddings().weight[starts].detach().clone()
-    ids = write_virtual_tokens(processor, settings.num_tokens)
-    make_room(model, ids)
+    ids = write_virtual_tokens(model, processor, num_tokens)
     model = get_peft_model(model, TrainableTokensConfig(token_indices=ids, task_type="CAUSAL_LM"))
     find_vectors(model).data.copy_(vectors)
     return model
@@ -353,14 +333,18 @@ def find_vectors(model: Any) -> Any:
     return model.get_input_embeddings().trainable_tokens_delta["default"]
 
 
-def get_tokenizer(processor: Any) -> Any:
-    """Return the tokenizer inside a processor, or the tokenizer itself."""
-    return getattr(processor, "tokenizer", processor)
+def write_virtual_tokens(
+    model: Any, processor: Any, num_tokens: int, *, saved: Sequence[int] = ()
+) -> list[int]:
+    """Let every prompt of a base begin with new tokens, in place; return their ids.
 
+    The head stays as it is, whatever becomes of the vectors: PEFT would train the rows of a tied
+    head, too. The input embedding alone gets rows for ids that are beyond it. ``saved`` are the ids
+    of an adapter's vectors, which these must be.
+    """
+    import torch
 
-def write_virtual_tokens(processor: Any, num_tokens: int) -> list[int]:
-    """Let every prompt of a processor begin with new tokens; return their ids."""
-    tokenizer = get_tokenizer(processor)
+    tokenizer = getattr(processor, "tokenizer", processor)
     names = [_TOKEN.format(number) for number in range(num_tokens)]
     if names[0] in tokenizer.get_vocab():
         raise ConfigError(
@@ -371,19 +355,15 @@ def write_virtual_tokens(processor: Any, num_tokens: int) -> list[int]:
     tokenizer.add_special_tokens(
         {"extra_special_tokens": names}, replace_extra_special_tokens=False
     )
-    for one in _list_templated(processor):
+    for one in {id(processor): processor, id(tokenizer): tokenizer}.values():
         one.chat_template = "".join(names) + one.chat_template
-    return tokenizer.convert_tokens_to_ids(names)
-
-
-def make_room(model: Any, ids: Sequence[int]) -> None:
-    """Keep the head of a model as it is, whatever becomes of the vectors of these ids.
-
-    PEFT would train the rows of a tied head, too. The input embedding alone gets rows for ids
-    that are beyond it.
-    """
-    import torch
-
+    ids = tokenizer.convert_tokens_to_ids(names)
+    if saved and ids != list(saved):
+        raise ModelError(
+            "the virtual tokens of the adapter do not belong to this base",
+            got=f"ids {saved[0]} to {saved[-1]}",
+            expected=f"{ids[0]} to {ids[-1]}, the next of its tokenizer",
+        )
     model.config.tie_word_embeddings = False
     embedding = model.get_input_embeddings()
     weight = embedding.weight.detach()
@@ -392,18 +372,7 @@ def make_room(model: Any, ids: Sequence[int]) -> None:
         more = weight.new_zeros(num_missing, weight.shape[1])
         embedding.weight = torch.nn.Parameter(torch.cat([weight, more]), requires_grad=False)
         embedding.num_embeddings = len(embedding.weight)
-
-
-def load_virtual_tokens(model: Any, processor: Any, ids: Sequence[int]) -> None:
-    """Make a base and its processor ready for saved vectors of these ids."""
-    found = write_virtual_tokens(processor, len(ids))
-    if found != list(ids):
-        raise ModelError(
-            "the virtual tokens of the adapter do not belong to this base",
-            got=f"ids {ids[0]} to {ids[-1]}",
-            expected=f"{found[0]} to {found[-1]}, the next of its tokenizer",
-        )
-    make_room(model, ids)
+    return ids
 
 
 def find_virtual_tokens(processor: Any) -> str:
@@ -415,7 +384,8 @@ def find_virtual_tokens(processor: Any) -> str:
 @contextmanager
 def hide_virtual_tokens(processor: Any) -> Iterator[None]:
     """Let prompts begin without virtual tokens inside the block."""
-    templated = [(one, one.chat_template) for one in _list_templated(processor)]
+    tokenizer = getattr(processor, "tokenizer", processor)
+    templated = [(one, one.chat_template) for one in (processor, tokenizer)]
     try:
         for one, template in templated:
             one.chat_template = _LEADING.sub("", template)
@@ -423,24 +393,3 @@ def hide_virtual_tokens(processor: Any) -> Iterator[None]:
     finally:
         for one, template in templated:
             one.chat_template = template
-
-
-def separate_head(model: Any) -> None:
-    """Give a head that shares its weights with the input embedding a copy, before it is merged."""
-    import torch
-
-    head, embedding = model.get_output_embeddings(), model.get_input_embeddings().base_layer
-    if len(head.weight) < len(embedding.weight):
-        raise ModelError(
-            "virtual tokens cannot be merged into this base",
-            got=f"{len(head.weight)} rows of the head",
-            expected=f"{len(embedding.weight)}: its tokenizer uses all rows, and leaves none free",
-            fix="take the policy's folder as it is, which is an adapter",
-        )
-    head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
-
-
-def _list_templated(processor: Any) -> list[Any]:
-    """Return what has the chat template: a tokenizer, and the processor around it."""
-    tokenizer = get_tokenizer(processor)
-    return [tokenizer] if tokenizer is processor else [processor, tokenizer]

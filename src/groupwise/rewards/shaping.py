@@ -74,7 +74,7 @@ def average_log_probs(base: "Policy", completions: Sequence[Completion]) -> list
     """
     import torch
 
-    from groupwise.models.encoding import encode_words
+    from groupwise.models.prompts import encode_words
 
     rows = [encode_words(base.tokenizer, completion.text.strip()) for completion in completions]
     means: list[float | None] = [None] * len(rows)

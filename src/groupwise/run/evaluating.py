@@ -36,9 +36,8 @@ from groupwise.evaluation.report.run import write_report
 from groupwise.evaluation.results import Conditions, record_look
 from groupwise.inference.model import Sampling
 from groupwise.models.base_model import find_weights, open_processor
-from groupwise.models.encoding import show_written
 from groupwise.models.identity import digest_base, digest_weights, is_adapter, read_base
-from groupwise.models.prompts import render_prompt
+from groupwise.models.prompts import render_prompt, show_written
 from groupwise.models.tokenizing import find_tokenizer
 from groupwise.run.asking import (
     BASE,

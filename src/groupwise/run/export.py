@@ -30,8 +30,8 @@ from groupwise.evaluation.predictions import read_as, read_policies
 from groupwise.evaluation.report.page import describe_metric, escape_cell, write_code
 from groupwise.evaluation.results import Conditions, read_conditions, read_headline
 from groupwise.inference.pictures import read_picture_bytes
-from groupwise.models.encoding import break_tokens_for_others
 from groupwise.models.export import CARD, ExportedPolicy, export_policy
+from groupwise.models.prompts import break_tokens_for_others
 from groupwise.models.sources import find_hub_id, find_place
 from groupwise.rewards import RewardSet
 from groupwise.rewards.adapters import EXAMPLE_ID

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 from groupwise.core import Example, GroupwiseError, list_gpus, open_picture, read_free_memory
 from groupwise.data.audit import TokenBudget
 from groupwise.models.base_model import check_base, find_num_blocks
-from groupwise.models.encoding import show_written
 from groupwise.models.prompts import (
     TINY_TOKEN_SIDE,
     TOKEN_SIDE,
     estimate_picture_tokens,
     render_prompt,
+    show_written,
 )
 from groupwise.models.settings import ModelSettings
 from groupwise.models.sources import BLOCK, Outline, describe_base, find_outline

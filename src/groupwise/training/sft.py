@@ -24,9 +24,9 @@ from groupwise.core import (
     seed_everything,
 )
 from groupwise.data.augmentation import PictureAugmentation, augment_picture
-from groupwise.models.encoding import encode_words
 from groupwise.models.policy import Policy
 from groupwise.models.processor import TOKEN_TYPES
+from groupwise.models.prompts import encode_words
 from groupwise.models.quantization import keep_adapter_dtype
 from groupwise.models.silence import silence_libraries
 from groupwise.models.trainable import prepare_trainable

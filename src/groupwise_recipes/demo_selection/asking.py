@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass
 
 from groupwise.core import Completion, DataError, Example, digest_json, make_example
 from groupwise.inference.model import Sampling
+from groupwise.inference.settings import StreamSettings
 from groupwise.inference.stream import (
     Failure,
+    Group,
     Outcome,
     ReportStream,
     Stream,
-    StreamSettings,
-    WorkGroup,
     generate_groups,
 )
 from groupwise.judges import ReplyCache
@@ -108,13 +108,13 @@ class Answerer:
         """
         waiting: deque[tuple[Example, dict[List, Completion | None]]] = deque()
 
-        def form_groups() -> Iterator[WorkGroup]:
+        def form_groups() -> Iterator[Group]:
             for query, lists in asked:
                 known = {one: self._recall(query, one) for one in lists}
                 waiting.append((query, known))
                 new = [one for one, answer in known.items() if answer is None]
                 self.num_asked += len(new)
-                yield WorkGroup(query.id, tuple(self.write_prompt(query, one) for one in new))
+                yield query.id, [self.write_prompt(query, one) for one in new]
 
         outcomes = generate_groups(
             self.backend,
@@ -124,9 +124,9 @@ class Answerer:
             report_progress=report_progress,
         )
         with closing(outcomes):
-            for outcome in outcomes:
+            for _, completions in outcomes:
                 query, known = waiting.popleft()
-                new = iter(outcome.completions)
+                new = iter(completions)
                 found = {one: next(new) if old is None else old for one, old in known.items()}
                 yield {
                     one: self._settle(query, one, answer, is_new=known[one] is None)
@@ -135,12 +135,12 @@ class Answerer:
 
     def answer(self, asked: Sequence[tuple[Example, List]]) -> list[str | None]:
         """Return what is said to queries behind their lists, unscored; None where asking failed."""
-        groups = [WorkGroup(str(n), (self.write_prompt(*one),)) for n, one in enumerate(asked)]
+        groups = [(str(n), [self.write_prompt(*one)]) for n, one in enumerate(asked)]
         outcomes = generate_groups(
             self.backend, groups, sampling=self.sampling, settings=self.stream
         )
         with closing(outcomes):
-            found = [outcome.completions[0] for outcome in outcomes]
+            found = [completion for _, [completion] in outcomes]
         return [None if isinstance(one, Failure) else one.text for one in found]
 
     def write_prompt(self, query: Example, demos: List) -> Example:

@@ -21,7 +21,7 @@ from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.model import Sampling
 from groupwise.inference.server import ServerModel
-from groupwise.inference.stream import ServerStream, StreamSettings
+from groupwise.inference.settings import StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.identity import digest_base
 from groupwise.models.policy import load_policy
@@ -107,7 +107,7 @@ def open_answerer(
     """Return the frozen answerer of a run, in this process or behind its server."""
     model, server = config.model, config.server
     if server is not None:
-        backend = ServerStream(server, max_pixels=model.max_pixels)
+        backend = ServerModel(server, max_pixels=model.max_pixels)
         identity = digest_json(ServerModel(server).identity)
     else:
         place = None if device is None else torch.device(device)

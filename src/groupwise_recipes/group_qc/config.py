@@ -7,9 +7,7 @@ from typing import Annotated, Any, ClassVar, Self, cast, get_args
 from pydantic import Field, model_validator
 
 from groupwise.core import BUDGET, Config, Source, dump_config
-from groupwise.inference.model import Sampling
-from groupwise.inference.settings import ServerSettings
-from groupwise.inference.stream import RaySettings, StreamSettings
+from groupwise.inference.settings import RaySettings, Sampling, ServerSettings, StreamSettings
 from groupwise.run.settings import DataSettings, FlowConfig
 from groupwise.training.settings import GrpoSettings, SftSettings
 from groupwise_recipes.group_qc.missions import Mission, MissionTable, load_missions

@@ -13,7 +13,8 @@ from groupwise.core import DataError, Example, Message, dump_config, make_exampl
 from groupwise.data.examples import DropLog
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
-from groupwise.inference.stream import ServerStream, Stream
+from groupwise.inference.server import ServerModel
+from groupwise.inference.stream import Stream
 from groupwise.run.predict import PolicyPredictor
 from groupwise.run.steps import StepContext
 from groupwise.run.task import Task
@@ -66,7 +67,7 @@ class GroupQcPredictor(PolicyPredictor):
         self._stage_a: Stream = (
             LocalStream(engine)
             if server is None
-            else ServerStream(server, max_pixels=config.summaries.stream.max_pixels)
+            else ServerModel(server, max_pixels=config.summaries.stream.max_pixels)
         )
 
     def describe(self) -> Mapping[str, Any]:

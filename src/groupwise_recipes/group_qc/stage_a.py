@@ -34,12 +34,12 @@ from groupwise.core import (
 from groupwise.inference.local import LocalModel
 from groupwise.inference.local_stream import LocalStream
 from groupwise.inference.many_machines import RayStream
+from groupwise.inference.server import ServerModel
 from groupwise.inference.stream import (
     Failure,
-    GroupOutcome,
-    ServerStream,
+    Group,
+    Outcome,
     Stream,
-    WorkGroup,
     generate_groups,
 )
 from groupwise.run.asking import open_policy
@@ -114,7 +114,7 @@ def open_backend(config: GroupQcConfig, run: Path) -> Stream:
     """Return what describes photos: the base behind a server, on Ray's workers, or here."""
     settings = config.summaries
     if settings.server is not None:
-        return ServerStream(settings.server, max_pixels=settings.stream.max_pixels)
+        return ServerModel(settings.server, max_pixels=settings.stream.max_pixels)
     base, model = find_base(config, run), config.model
     if settings.ray is not None:
         return RayStream(
@@ -173,7 +173,7 @@ def count_failures(out: Path, missions: MissionTable) -> dict[str, int]:
 
 def describe_photos(
     backend: Stream,
-    groups: Iterable[WorkGroup],
+    groups: Iterable[Group],
     settings: SummarySettings,
     words: Words,
     **named: Any,
@@ -182,16 +182,15 @@ def describe_photos(
     outcomes = generate_groups(
         backend, groups, sampling=settings.sampling, settings=settings.stream, **named
     )
-    for outcome in outcomes:
-        yield outcome.id, *_read_outcome(outcome, words)
+    for key, completions in outcomes:
+        yield key, *_read_outcomes(completions, words)
 
 
 def ask_of_photos(
     key: str, mission: str, pictures: Iterable[Picture], questions: Questions
-) -> WorkGroup:
+) -> Group:
     """Return the Stage A questions about the photos of a group."""
-    asked = (questions.ask_of_photo(mission, picture, group=key) for picture in pictures)
-    return WorkGroup(key, tuple(asked))
+    return key, [questions.ask_of_photo(mission, picture, group=key) for picture in pictures]
 
 
 def _find_folder(config: GroupQcConfig, context: StepContext) -> Path:
@@ -263,7 +262,7 @@ def _identify_group(group: PhotoGroup, root: Path) -> str:
     return digest_json([group.key, *pairs])
 
 
-def _ask(group: PhotoGroup, questions: Questions) -> WorkGroup:
+def _ask(group: PhotoGroup, questions: Questions) -> Group:
     pictures = [find_picture(path) for path in group.photos]
     for picture, digest in zip(pictures, group.digests, strict=True):
         # Its description would pass for that of the old photo.
@@ -275,9 +274,9 @@ def _ask(group: PhotoGroup, questions: Questions) -> WorkGroup:
     return ask_of_photos(group.key, group.mission, pictures, questions)
 
 
-def _read_outcome(outcome: GroupOutcome, words: Words) -> tuple[list[str], str]:
+def _read_outcomes(outcomes: Iterable[Outcome], words: Words) -> tuple[list[str], str]:
     texts: list[str] = []
-    for number, found in enumerate(outcome.completions, start=1):
+    for number, found in enumerate(outcomes, start=1):
         name = words.name_photo(number)
         if isinstance(found, Failure):
             return [], f"{name}: {found.cause}: {found.message}"

@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 
 from groupwise.core import Config, Source
 from groupwise.data.columns import find_place_problem
-from groupwise.inference.model import Sampling
-from groupwise.inference.settings import ModelSource, RetrySettings
+from groupwise.inference.settings import ModelSource, RetrySettings, Sampling
 from groupwise.judges import JudgeSettings, StopSettings
 from groupwise.run.settings import DataSettings, FlowConfig
 from groupwise.training.settings import SftSettings

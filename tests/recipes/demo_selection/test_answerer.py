@@ -7,7 +7,6 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from typing import ClassVar
 
 import pytest
 import recording_job
@@ -26,8 +25,8 @@ from groupwise.core import (
     read_json,
 )
 from groupwise.inference.model import Reply, RequestError, Sampling
-from groupwise.inference.settings import ServerSettings
-from groupwise.inference.stream import ServerStream, StreamSettings
+from groupwise.inference.server import ServerModel
+from groupwise.inference.settings import ServerSettings, StreamSettings
 from groupwise.judges import ReplyCache
 from groupwise.models.policy import load_policy
 from groupwise_drawn.dialects import COLORS, read_dialects, write_dialects
@@ -296,12 +295,11 @@ def test_conditions_differ_where_answers_may():
         assert list(find_differences(ours, theirs, names=SAME_IN_EVALUATION)) == [name]
 
 
-class Replies:
+class Replies(ServerModel):
     """A server that refuses one question and repeats the pictures of the others."""
 
-    identity: ClassVar = {"model": "m", "revision": "1"}
-
     def __init__(self, refused):
+        super().__init__(ServerSettings(url="http://127.0.0.1:1/v1", model="m"))
         self.refused = refused
 
     async def reply(self, example, *, sampling):
@@ -314,9 +312,7 @@ def test_a_server_is_asked_as_a_model_and_drawn_items_as_published_ones_are(tmp_
     items = read_dialects(write_dialects(tmp_path, seed=0, sizes={"train": 3, "test": 3}))
     train, queries = ([make_dialect_example(i) for i in part] for part in (items[:3], items[3:]))
     a, b, c = (one.id for one in train)
-    settings = ServerSettings(url="http://127.0.0.1:1/v1", model="m")
-    backend = ServerStream(settings, model=Replies(items[4].question))
-    answerer = make_answerer(backend, train=train, identity="m 1")
+    answerer = make_answerer(Replies(items[4].question), train=train, identity="m 1")
     found = list(answerer.ask([(query, [(a,), (c, b)]) for query in queries]))
     assert [one[c, b].answer for one in found] == ["2,1,0", None, "2,1,2"]
     assert [one[a,].answer for one in found] == ["0,0", None, "0,2"]

@@ -257,14 +257,14 @@ class Watched(LocalStream):
     asked: list[str]
     broken: str | None
 
-    def stream(self, items, **_):
+    def stream(self, examples, **_):
         """Answer at once: what a tiny model says is not sure to do."""
-        for item in items:
-            [picture] = item.example.pictures
+        for number, example in enumerate(examples):
+            [picture] = example.pictures
             folder = picture.path.parent.name
             self.asked.append(folder)
             said = Failure("memory", "no reply") if folder == self.broken else None
-            yield item.number, said or Completion(f"机柜/{folder}×1")
+            yield number, said or Completion(f"机柜/{folder}×1")
 
 
 def read_rows(run, pattern):

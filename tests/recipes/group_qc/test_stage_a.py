@@ -32,7 +32,8 @@ from groupwise.core import (
     write_jsonl,
 )
 from groupwise.evaluation.predictions import Prediction
-from groupwise.inference.stream import Failure, StreamSettings
+from groupwise.inference.settings import StreamSettings
+from groupwise.inference.stream import Failure
 from groupwise.run.steps import StepContext
 from groupwise_recipes.group_qc.config import SummarySettings
 from groupwise_recipes.group_qc.groups import prepare_groups, read_groups
@@ -70,12 +71,12 @@ class Describer:
         self.reply = reply or (lambda path: f'{{"图片_1": "接地线/{path.stem}×1"}}')
         self.asked = []
 
-    def stream(self, items, *, sampling, settings):
-        for item in items:
-            [picture] = item.example.pictures
+    def stream(self, examples, *, sampling, settings):
+        for number, example in enumerate(examples):
+            [picture] = example.pictures
             self.asked.append(picture.path.name)
             said = self.reply(picture.path)
-            yield item.number, Completion(said) if isinstance(said, str) else said
+            yield number, Completion(said) if isinstance(said, str) else said
 
 
 @pytest.fixture

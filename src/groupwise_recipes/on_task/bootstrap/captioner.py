@@ -6,9 +6,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from groupwise.core import Message, ModelError, Picture, make_example, open_picture
-from groupwise.inference.model import RequestError, Sampling, ask_until_whole, run_on_shared_loop
+from groupwise.inference.model import (
+    RequestError,
+    Sampling,
+    ask_until_whole,
+    retry,
+    run_on_shared_loop,
+)
 from groupwise.inference.server import ServerModel
-from groupwise.inference.settings import ServerSettings, retry
+from groupwise.inference.settings import ServerSettings
 from groupwise_recipes.on_task.bootstrap.config import CaptionerSettings
 
 _TYPES = ("blip",)
