@@ -6,7 +6,8 @@ from corpora import each_row
 
 from groupwise.cli.main import app
 from groupwise.core import ConfigError, dump_config, load_config
-from groupwise.inference.settings import ModelSource, ServerSettings, open_model
+from groupwise.inference.opening import open_model
+from groupwise.inference.settings import ModelSource, ServerSettings
 
 
 @pytest.fixture(autouse=True)

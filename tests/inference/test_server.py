@@ -21,6 +21,7 @@ from streams import draw
 
 from groupwise.core import ConfigError, DataError, Message, make_example, open_picture, read_picture
 from groupwise.inference.model import RequestError, Sampling, retry, run_on_shared_loop
+from groupwise.inference.opening import open_model
 from groupwise.inference.pictures import encode_picture
 from groupwise.inference.server import ServerModel, describe_status, parse_retry_after, read_reply
 from groupwise.inference.settings import (
@@ -28,7 +29,6 @@ from groupwise.inference.settings import (
     ModelSource,
     RetrySettings,
     ServerSettings,
-    open_model,
 )
 
 GREEDY = Sampling()

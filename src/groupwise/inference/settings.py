@@ -10,15 +10,12 @@ import random
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, ClassVar, Literal, Self, cast
 from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from groupwise.core import Config, ConfigError, Harmless, ModelError, Place, replace_file
-
-if TYPE_CHECKING:
-    from groupwise.inference.model import Model
+from groupwise.core import Config, ConfigError, Harmless, Place, replace_file
 
 LOOK_AHEAD = 4
 """So many batches of a stream are formed at once, out of examples sorted by their length."""
@@ -227,37 +224,6 @@ class RaySettings(Config):
     address: Annotated[str | None, Place("where a cluster is reached", "集群地址")] = None
     num_workers: int = Field(default=2, ge=1, le=4096)
     num_gpus: float = Field(default=0.0, ge=0)
-
-
-def open_model(settings: ModelSource) -> "Model":
-    """Load the model, or make ready to ask the server.
-
-    Raises:
-        ModelError: if the model or the tokenizer cannot be loaded.
-        ConfigError: if the server's key is not set.
-    """
-    max_pixels = settings.max_pixels
-    if settings.server is not None:
-        from groupwise.inference.server import ServerModel
-
-        tokenizer: Any = None
-        if settings.tokenizer is not None:
-            from groupwise.models.processor import load_processor
-
-            try:
-                tokenizer = load_processor(settings.tokenizer, model_type="", has_vision=False)
-            except (OSError, ValueError) as error:
-                what = f"cannot load the tokenizer {settings.tokenizer}"
-                raise ModelError(f"{what} ({str(error).splitlines()[0]})") from error
-        return ServerModel(settings.server, tokenizer=tokenizer, max_pixels=max_pixels)
-    # Behind the server's branch: another trainer's environment may lack what these need.
-    from groupwise.inference.local import LocalModel
-    from groupwise.models.policy import load_policy
-
-    assert settings.model is not None
-    policy = load_policy(settings.model, dtype=settings.dtype, max_pixels=max_pixels)
-    name = Path(settings.model).name
-    return LocalModel(policy, batch_size=settings.batch_size, name=name, max_pixels=max_pixels)
 
 
 def allow_hosts(hosts: Sequence[str]) -> None:

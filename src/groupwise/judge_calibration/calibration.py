@@ -38,7 +38,7 @@ from groupwise.evaluation.report.page import (
 )
 from groupwise.evaluation.report.phrases import LEVELS, Level, Phrases, Statement, mark_code
 from groupwise.evaluation.statistics import assess_gains, bound_share
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.judge_calibration.verdicts import (
     SIDES,
     RatedItems,

@@ -27,7 +27,7 @@ from transformers import (
 )
 
 from groupwise.core import ModelError
-from groupwise.models.processor import leave_videos
+from groupwise.models.prompts import drop_videos
 from groupwise.models.silence import silence_libraries
 
 _PIXELS: Mapping[str, Any] = {
@@ -234,7 +234,7 @@ def _join(gguf: Path, onnx: Path, folder: Path) -> None:
     joined.generation_config = model.generation_config
     images = GotOcr2ImageProcessorPil(**_PIXELS, min_patches=1, max_patches=1)
     template = Path(__file__).with_name("small_vlm_template.jinja").read_text(encoding="utf-8")
-    build: Any = leave_videos(InternVLProcessor)
+    build: Any = drop_videos(InternVLProcessor, name=InternVLProcessor.__name__)
     named = {"image_seq_length": _NUM_TOKENS, "chat_template": template}
     _save(folder, joined, build(images, tokenizer, **named))
 

@@ -24,7 +24,7 @@ from transformers.processing_utils import ProcessorMixin
 
 from groupwise.core import ModelError
 from groupwise.models.identity import find_revision
-from groupwise.models.prompts import encode_as_written
+from groupwise.models.prompts import drop_videos, encode_as_written
 from groupwise.models.sources import find_snapshot
 
 PICTURE_FIELDS = ("pixel_values", "image_grid_thw", "pixel_attention_mask", "image_sizes")
@@ -106,14 +106,10 @@ class _CountedPictures(LlavaOnevisionProcessor):
 
 
 def leave_videos(own: type[Any]) -> type[Any]:
-    """Return a processor of Transformers, of the same name, without its video half.
-
-    That half needs torchvision. What SmolVLM's own processor adds to Idefics3's is for videos.
-    """
+    """Return a processor of Transformers, of the same name, without its video half."""
+    # SmolVLM writes pictures as Idefics3 does; what its own processor adds is for videos.
     bases = {LlavaOnevisionProcessor: _CountedPictures, SmolVLMProcessor: Idefics3Processor}
-    made_of: Any = bases.get(own, own)
-    parts = [part for part in made_of.get_attributes() if part != "video_processor"]
-    return type(own.__name__, (made_of,), {"get_attributes": classmethod(lambda _: list(parts))})
+    return drop_videos(bases.get(own, own), name=own.__name__)
 
 
 def load_processor(

@@ -301,3 +301,13 @@ def _find_reader(tokenizer: Any) -> Any:
         known.clear()
         known[len(tokenizer)] = reader
     return known[len(tokenizer)]
+
+
+def drop_videos(own: type[Any], *, name: str) -> type[Any]:
+    """Return a processor of Transformers without its video half, which needs torchvision.
+
+    It is called ``name``, so that what it saves others open.
+    """
+    made_of: Any = own
+    parts = [part for part in made_of.get_attributes() if part != "video_processor"]
+    return type(name, (made_of,), {"get_attributes": classmethod(lambda _: list(parts))})

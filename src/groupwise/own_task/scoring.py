@@ -14,7 +14,7 @@ from groupwise.core import Completion, Example, Score, digest_json, read_json, w
 from groupwise.data.examples import read_splits
 from groupwise.evaluation.predictions import REWARD, Measure
 from groupwise.inference.model import Model
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.judges import ModelJudge, Question, ReplyCache, build_judge
 from groupwise.own_task import config as settings
 from groupwise.own_task.config import FLUENT, JudgePart, RewardPart, TaskConfig, show_name

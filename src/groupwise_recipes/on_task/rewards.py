@@ -12,7 +12,7 @@ from typing import Any
 from groupwise.core import Completion, Example, Score
 from groupwise.data.examples import read_examples
 from groupwise.inference.model import Model
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.judges import LogitJudge, Question, ReplyCache, Verdict, load_prompt
 from groupwise.rewards import (
     ASKED_ONCE,

@@ -10,7 +10,7 @@ from typing import cast, get_args
 
 from groupwise.core import Example, digest_json
 from groupwise.inference.model import Model
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.judges import (
     GenerativeJudge,
     Judge,

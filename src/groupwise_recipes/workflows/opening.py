@@ -6,7 +6,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings, open_model
+from groupwise.inference.opening import open_model
+from groupwise.inference.settings import LimitSettings, ModelSource, ServerSettings
 from groupwise.judges import GenerativeJudge, ReplyCache, load_prompt
 from groupwise.sandbox import Limits
 from groupwise_recipes.workflows.config import (

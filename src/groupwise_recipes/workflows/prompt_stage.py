@@ -22,7 +22,7 @@ from groupwise.core import (
 )
 from groupwise.data.examples import read_examples
 from groupwise.evaluation.predictions import Prediction, RunPolicy
-from groupwise.inference.settings import open_model
+from groupwise.inference.opening import open_model
 from groupwise.models.base_model import open_token_counter
 from groupwise.run.asking import ask_policy, make_ask, open_policy, predict_each
 from groupwise.run.steps import StepContext

@@ -16,8 +16,9 @@ from tables import read_tables
 from workflow_problems import CHOICE, CODE, PROBLEMS, SUM, configure, make_abilities
 
 from groupwise.core import ConfigError, ModelError, RunError, read_jsonl
+from groupwise.inference.opening import open_model
 from groupwise.inference.server import ServerModel
-from groupwise.inference.settings import RetrySettings, ServerSettings, open_model
+from groupwise.inference.settings import RetrySettings, ServerSettings
 from groupwise.run.recipe import find_recipe
 from groupwise.sandbox import Limits
 from groupwise_drawn.problems import draw_problems
