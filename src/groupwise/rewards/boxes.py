@@ -284,7 +284,11 @@ class BoxIou(AnswerReward):
     def __init__(self, parser: BoxParser | None = None) -> None:
         self._boxes = parser or BoxParser(words=True)
         super().__init__(self._boxes)
-        self.needs = self._boxes.boxes  # an empty list says that there are none
+        self._absent = f"no field {self._boxes.boxes}"
+
+    def applies_to(self, example: Example) -> bool:
+        # A field may be called label, too; an empty list in it says that there are no boxes.
+        return example.fields.get(self._boxes.boxes) is not None
 
     def _find_problem(self, example: Example) -> str | None:
         self._boxes.read_references(example)
