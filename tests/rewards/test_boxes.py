@@ -64,9 +64,7 @@ def test_boxes_without_labels_in_the_forms_of_common_models(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", [FENCED, "(10,20),(110,70)(200,200),(300,260)"])
-def test_forms_that_are_plain_without_a_label_are_read_where_the_references_have_one(
-    text: str,
-) -> None:
+def test_forms_without_a_label_are_read_where_the_references_have_one(text: str) -> None:
     assert score(text).value == 1.0
     assert score(text, match_labels=True).value == float("label" in text)
 
@@ -127,6 +125,8 @@ def test_without_reference_boxes_there_is_nothing_to_earn() -> None:
     assert BoxIou()(bare, Completion("[1,2,3,4 a]")) == Score(None, "no field boxes")
     assert score("none", ()) == Score(None, "no boxes")
     assert score("[1,2,3,4 a]", ()) == Score(0.0, "a box where there is none")
+    named = BoxIou(BoxParser(boxes="label", words=True))
+    assert named(make_item(label=[CAR]), Completion("[10,20,110,70 car]")).value == 1.0
 
 
 def test_the_boxes_may_stand_in_a_tag() -> None:

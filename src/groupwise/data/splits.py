@@ -16,7 +16,7 @@ KEEPING_ORDER = ("test", "validation", "train", "warmup")
 NearDuplicates = Literal["warn", "drop", "join"]
 """Near duplicates across splits are reported, dropped from what trains, or joined."""
 
-_WORD = re.compile(r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]")
+_WORD = r"[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s]"  # compiled when texts are compared
 _RUN = 3
 
 
@@ -139,7 +139,7 @@ def find_near_texts(
     """
 
     def list_runs(text: str) -> frozenset[str]:
-        words = _WORD.findall(fold_text(text))
+        words = re.findall(_WORD, fold_text(text))
         starts = range(max(1, len(words) - _RUN + 1))
         return frozenset(" ".join(words[start : start + _RUN]) for start in starts)
 

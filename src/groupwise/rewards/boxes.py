@@ -41,11 +41,10 @@ _LARGEST = 1_000_000
 _NUMBER = r"(\d{1,6}(?:\.\d{1,6})?)"
 _SIDES = r"\s*,\s*".join([_NUMBER] * 4)
 _LABEL = r'(?:\s+|\s*,\s+|\s*,(?="))([^\s,].*)'
-_WITH_LABEL = re.compile(_SIDES + _LABEL, re.DOTALL)
-_ANY = re.compile(f"{_SIDES}(?:{_LABEL})?", re.DOTALL)
-_CORNERS = re.compile(
-    rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*,\s*\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)"
-)
+# Compiled when a box is read.
+_WITH_LABEL = f"(?s){_SIDES}{_LABEL}"
+_ANY = f"(?s){_SIDES}(?:{_LABEL})?"
+_CORNERS = rf"\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)\s*,\s*\(\s*{_NUMBER}\s*,\s*{_NUMBER}\s*\)"
 _POINT = r"\(\s*[-+]?\.?\d[\d.]*\s*,[-+.\d\s,]*\)"
 _ATTEMPT = re.compile(
     r"""(?P<object>\{(?=(?:[^{}"]|"[^"\n]*")*?["']?bbox_2d))"""
@@ -114,10 +113,10 @@ def _list_attempts(text: str, *, needs_label: bool) -> Iterator[_Attempt]:
             continue
         position = match.end()
         if match["corners"]:
-            form, sides = "corners", _CORNERS.fullmatch(match["corners"])
+            form, sides = "corners", re.fullmatch(_CORNERS, match["corners"])
         else:
             pattern = _WITH_LABEL if needs_label else _ANY
-            form, sides = "bracket", pattern.fullmatch(match[4].strip()) if match[5] else None
+            form, sides = "bracket", re.fullmatch(pattern, match[4].strip()) if match[5] else None
         values = sides.groups() if sides else ()
         label = next((group for group in values[4:] if group), "")
         yield _Attempt(form, _make_box([float(value) for value in values[:4]], label), match.span())
@@ -285,7 +284,11 @@ class BoxIou(AnswerReward):
     def __init__(self, parser: BoxParser | None = None) -> None:
         self._boxes = parser or BoxParser(words=True)
         super().__init__(self._boxes)
-        self.needs = self._boxes.boxes  # an empty list says that there are none
+        self._absent = f"no field {self._boxes.boxes}"
+
+    def applies_to(self, example: Example) -> bool:
+        # A field may be called label, too; an empty list in it says that there are no boxes.
+        return example.fields.get(self._boxes.boxes) is not None
 
     def _find_problem(self, example: Example) -> str | None:
         self._boxes.read_references(example)

@@ -45,7 +45,8 @@ from groupwise.rewards.reward import (
 )
 
 _MARK = re.compile(r"\\boxed\s*\{|####[ \t]*((?:(?!\\boxed\s*\{)[^\r\n])*)")
-_WORDS = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]")
+# Large patterns are texts: they are compiled when something is read with them.
+_WORDS = r"(?<![A-Za-z\\])[A-Za-z]{2,}|[\u4e00-\u9fff]"
 _BETWEEN = re.compile(r"(?:[\s,;$、，；{}]|\\(?:text|mathrm|q?quad)\b|\\[,;: ]|and|or|和|或|与)*")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _LEAD = re.compile(
@@ -143,7 +144,7 @@ def _list_marks(text: str) -> list[_Mark]:
         is_heading = bool(marks)  # behind another mark, with words
         if marks and len(line) <= MAX_ANSWER_LENGTH:
             value, unit = split_unit(write_plainly(line))
-            is_heading = _WORDS.search(value) is not None
+            is_heading = re.search(_WORDS, value) is not None
             if read_number(value) is not None:
                 is_heading = bool(unit) and not is_known(unit.split()[0].lower())
         if not is_heading:
@@ -193,10 +194,10 @@ _EULER = re.compile(r"[-+]?\d+e[-+]\d")
 _GLUED = re.compile(r"([-+]?[\d.,/]+)([mghslL])")
 # Ranges, dates, feet with inches and numbers with their base.
 _FORMS = (
-    re.compile(r"(\d+(?:\.\d+)?)(?:[-–—]|--)(\d+(?:\.\d+)?)"),
-    re.compile(r"(\d{1,4})[-/](\d{1,2})[-/](\d{1,4})"),
-    re.compile(r"(\d+)\s*['′’]\s*(\d+(?:\.\d+)?)\s*(?:\\?\"|”|''|′′)?"),
-    re.compile(r"(\d[\dA-F]*)_\{?(\d{1,2})\}?"),
+    r"(\d+(?:\.\d+)?)(?:[-–—]|--)(\d+(?:\.\d+)?)",
+    r"(\d{1,4})[-/](\d{1,2})[-/](\d{1,4})",
+    r"(\d+)\s*['′’]\s*(\d+(?:\.\d+)?)\s*(?:\\?\"|”|''|′′)?",
+    r"(\d[\dA-F]*)_\{?(\d{1,2})\}?",
 )
 _CLOCK = re.compile(r"0?(\d{1,2}):([0-5]\d)")
 _COMMAND = re.compile(r"\\[A-Za-z]+(?:\s*\{[^{}\\]*\})?")
@@ -233,7 +234,7 @@ class _Reading(NamedTuple):
     def form(self) -> tuple[object, ...] | None:
         """Which form of several numbers the value has, and the numbers; None if it has none."""
         for place, form in enumerate(_FORMS):
-            match = form.fullmatch(self.value)
+            match = re.fullmatch(form, self.value)
             if match:
                 return place, *(number.lstrip("0") for number in match.groups())
         return None

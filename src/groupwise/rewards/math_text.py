@@ -87,15 +87,13 @@ def has_split_number(answer: str) -> bool:
 
 
 _LATEX_FRACTION = re.compile(r"\\[dtc]?frac\s*(?:\{\s*(\d+)\s*\}\s*\{\s*(\d+)\s*\}|(\d)\s*(\d))")
-_NUMBER = re.compile(
-    r"""(?P<sign>[-+]?)\s*(?:
+# This and other large patterns are texts: they are compiled when something is read with them.
+_NUMBER = r"""(?x)(?P<sign>[-+]?)\s*(?:
         (?:(?P<whole>\d+)\s+)?(?P<numerator>\d+)\s*/\s*(?P<denominator>\d+)
         | (?P<digits>(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?|\.\d+)
           (?:\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{\s*(?P<power>[-+]?\d{1,4})\s*\}|(?P<digit>\d))
              |[eE](?P<exponent>[-+]?\d{1,4}))?
-    )\s*(?P<percent>\\?%)?""",
-    re.VERBOSE,
-)
+    )\s*(?P<percent>\\?%)?"""
 
 
 class Number(NamedTuple):
@@ -115,7 +113,7 @@ def read_number(text: str) -> Number | None:
     if len(text) > MAX_ANSWER_LENGTH:
         return None
     plain = _LATEX_FRACTION.sub(lambda part: f" {part[1] or part[3]}/{part[2] or part[4]}", text)
-    match = _NUMBER.fullmatch(plain.strip())
+    match = re.fullmatch(_NUMBER, plain.strip())
     if match is None:
         return None
     if match["digits"] is not None:
@@ -165,7 +163,7 @@ FILLER = re.compile("of|the|an?|in|for|to|left|more|total|each|altogether")
 """Words that say nothing about what is counted."""
 _COUNTERS = "个只条张本支枝位名件台辆棵朵块份袋盒箱瓶头匹把根颗粒套双对间座家篇首"
 _CHINESE = "\u4e00-\u9fff"
-_NAME = re.compile(f"/|[a-zµ]+(?:\\^?-?\\d)?|[{_CHINESE}]+(?:\\^?\\d)?|[^\\s\\w\\\\()*·-]")
+_NAME = f"/|[a-zµ]+(?:\\^?-?\\d)?|[{_CHINESE}]+(?:\\^?\\d)?|[^\\s\\w\\\\()*·-]"
 
 
 def _drop_plural(word: str) -> str:
@@ -190,7 +188,7 @@ def _list_names(unit: str) -> tuple[set[str], set[str]]:
     text = unit.lower().replace(".", "").replace("{", "").replace("}", "")
     for short, whole in _SPELLINGS.items():
         text = text.replace(short, whole)
-    words = _NAME.findall(text)
+    words = re.findall(_NAME, text)
     names: set[str] = set()
     prefix = power = ""
     for word in words:
@@ -249,22 +247,21 @@ _MULTIPLES = {
     **{"hundred": 2, "thousand": 3, "million": 6, "billion": 9, "trillion": 12},
     **{"万亿": 12, "百万": 6, "千万": 7, "十万": 5, "亿": 8, "万": 4, "千": 3, "百": 2},
 }
-_NO_MULTIPLE = re.compile("千[克米瓦卡焦帕伏]|百[合货分]")
+_NO_MULTIPLE = "千[克米瓦卡焦帕伏]|百[合货分]"
 _NOT_UNIT = re.compile(
     "and|or|to|not|is|sqrt|sin|cos|tan|cot|sec|csc|log|ln|exp|mod|choose|inf|infinity|pi"
 )
 _NUMBER_AND_A_HALF = re.compile("^个?半|半$|分之|^多|^余")
-_MONEY_FIRST = re.compile(
-    r"(?P<sign>[-+]?)\s*(?P<unit>US\$|\\?\$|[€£¥₹]|(?:USD|RMB|CNY|Rs\.?)\b)"
-    r"\s*(?P<rest>[-+]?(?:\d|\.\d|\\[dtc]?frac).*)",
-    re.DOTALL,
+_MONEY_FIRST = (
+    r"(?s)(?P<sign>[-+]?)\s*(?P<unit>US\$|\\?\$|[€£¥₹]|(?:USD|RMB|CNY|Rs\.?)\b)"
+    r"\s*(?P<rest>[-+]?(?:\d|\.\d|\\[dtc]?frac).*)"
 )
 _WORD = rf"(?:[A-Za-zµ°㎠$%€£¥₹¢{_CHINESE}]|\\[$%])+(?:\^\{{?-?\d\}}?|[23](?!\d))?"
-_UNIT = re.compile(rf"\(?\s*{_WORD}(?:[\s./*·-]+{_WORD})*\.?\s*\)?")
-_TAIL = re.compile(rf"(?:(?<=[\d)}}\]!])|(?<=\\pi))\s*(?=[(A-Za-zµ°㎠$€£¥₹¢%\\{_CHINESE}])")
-_TEXT = re.compile(r"\\(?:text(?:rm|bf|it|normal)?|mathrm|mbox)\s*\{([^{}]*)\}")
-_TEXT_UNIT = rf"{_TEXT.pattern}(?:\^\{{?-?\d\}}?)?"
-_TEXT_TAIL = re.compile(rf"\s*{_TEXT_UNIT}(?:[\s/]*{_TEXT_UNIT})*[\s/]*$")
+_UNIT = rf"\(?\s*{_WORD}(?:[\s./*·-]+{_WORD})*\.?\s*\)?"
+_TAIL = rf"(?:(?<=[\d)}}\]!])|(?<=\\pi))\s*(?=[(A-Za-zµ°㎠$€£¥₹¢%\\{_CHINESE}])"
+_TEXT = r"\\(?:text(?:rm|bf|it|normal)?|mathrm|mbox)\s*\{([^{}]*)\}"
+_TEXT_UNIT = rf"{_TEXT}(?:\^\{{?-?\d\}}?)?"
+_TEXT_TAIL = rf"\s*{_TEXT_UNIT}(?:[\s/]*{_TEXT_UNIT})*[\s/]*$"
 
 
 def split_unit(text: str) -> tuple[str, str]:
@@ -274,28 +271,28 @@ def split_unit(text: str) -> tuple[str, str]:
     unit behind a number, and ``\text{}`` is one at the end; a single letter is one behind a number
     and a space only, because ``5m`` may be a product.
     """
-    money = _MONEY_FIRST.fullmatch(text)
+    money = re.fullmatch(_MONEY_FIRST, text)
     if money:
         value, unit = split_unit(money["sign"] + money["rest"])
         return value, f"{money['unit']} {unit}".strip()
     value, unit, end = text, "", ""
-    tail = _TEXT_TAIL.search(text)
+    tail = re.search(_TEXT_TAIL, text)
     if tail is not None:
         before = text[: tail.start()].rstrip()
-        said = _TEXT.sub(lambda inner: f" {inner[1].strip()}", tail.group()).strip()
-        if before and before[-1] not in "+-*/=<>,;:([{^_&\\" and _UNIT.fullmatch(said):
+        said = re.sub(_TEXT, lambda inner: f" {inner[1].strip()}", tail.group()).strip()
+        if before and before[-1] not in "+-*/=<>,;:([{^_&\\" and re.fullmatch(_UNIT, said):
             value, end = before, said
-    for place in _TAIL.finditer(value):
+    for place in re.finditer(_TAIL, value):
         before, behind = value[: place.start()], value[place.end() :]
         is_glued = place.start() == place.end() and behind[0] != "("
-        if _UNIT.fullmatch(behind) and _is_unit(behind, value=before, is_glued=is_glued):
+        if re.fullmatch(_UNIT, behind) and _is_unit(behind, value=before, is_glued=is_glued):
             value, unit = before, behind.strip("() ")
             break
     unit = f"{unit} {end}".strip()
     if unit.lower().startswith(_PERCENT):
         return rf"{value}\%", ""
     for word, power in _MULTIPLES.items():
-        if unit.lower().startswith(word) and not _NO_MULTIPLE.match(unit):
+        if unit.lower().startswith(word) and not re.match(_NO_MULTIPLE, unit):
             return rf"{value} \times 10^{{{power}}}", unit[len(word) :].strip()
     return value, unit
 

@@ -29,15 +29,15 @@ from groupwise.rewards.math import MathParser, NumberParser
 from groupwise.rewards.reward import AnswerParser, OpenParser, Parsed, read_list, refuse_repeated
 from groupwise.rewards.text import TextParser, normalize_text
 
-_LEAD = re.compile(
-    r"\s*(?:(?:(?:the )?(?:correct )?(?:answer|option|choice)(?: is)?"
-    r"|(?:正确)?答案(?:是|为|选)?|选项?|我选)\s*:?\s*(?=[(*\[\"“「【A-Za-z]))?",
-    re.IGNORECASE,
+# Large patterns are texts: they are compiled when something is read with them.
+_LEAD = (
+    r"(?i)\s*(?:(?:(?:the )?(?:correct )?(?:answer|option|choice)(?: is)?"
+    r"|(?:正确)?答案(?:是|为|选)?|选项?|我选)\s*:?\s*(?=[(*\[\"“「【A-Za-z]))?"
 )
 _LETTER = r"(?:\*\*)?[(\[\"“「【]?([A-Za-z])[)\]\"”」】]?(?:\*\*)?"
 _BETWEEN = r"(?:\s*[,;/、]\s*|\s+and\s+|\s*和\s*|\s+)"
-_CHOICES = re.compile(rf"{_LETTER}(?:{_BETWEEN}{_LETTER})*[.。]?", re.IGNORECASE)
-_WITH_TEXT = re.compile(rf"{_LETTER}(?:\s*[.):、]\s*|\s+)(\S.*)", re.DOTALL)
+_CHOICES = rf"(?i){_LETTER}(?:{_BETWEEN}{_LETTER})*[.。]?"
+_WITH_TEXT = rf"(?s){_LETTER}(?:\s*[.):、]\s*|\s+)(\S.*)"
 _BREAK = re.compile(r"[\s,;/、\[\]\"]+")
 
 
@@ -64,7 +64,7 @@ class ChoiceParser(AnswerParser):
     def _read(self, text: str, example: Example | None) -> Parsed:
         # Letter by letter: each letter of a lead has one in the given text.
         plain = "".join(unicodedata.normalize("NFKC", letter) for letter in text)
-        lead = _LEAD.match(plain)
+        lead = re.match(_LEAD, plain)
         start = lead.end() if lead else 0
         options: Sequence[str | None] = [None] * self.num_options  # their texts are not known
         given: object = example.fields.get(self.options) if example else None
@@ -87,7 +87,7 @@ class ChoiceParser(AnswerParser):
 
 def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], str]:
     """Return the letters that an answer names, in order, or none and the reason."""
-    if _CHOICES.fullmatch(text):
+    if re.fullmatch(_CHOICES, text):
         named = re.findall("[A-Z]", re.sub(r"\sAND\s", " ", text.upper()))
         letters = sorted(set(named))
         repeated = [letter for letter in letters if named.count(letter) > 1]
@@ -95,7 +95,7 @@ def _read_letters(text: str, options: Sequence[str | None]) -> tuple[list[str], 
             return [], f"{', '.join(repeated)} stands there more than once"
         strange = [letter for letter in letters if letter not in ascii_uppercase[: len(options)]]
         return (letters, "") if not strange else ([], f"{', '.join(strange)} is no option")
-    match = _WITH_TEXT.fullmatch(text)
+    match = re.fullmatch(_WITH_TEXT, text)
     if not match:
         return [], "no letter of an option alone"
     letter = match.group(1).upper()

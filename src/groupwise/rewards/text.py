@@ -46,17 +46,15 @@ from groupwise.rewards.reward import (
 _ARTICLES = frozenset({"a", "an", "the"})
 _SAME_SIGNS = str.maketrans({"−": "-", "–": "-", "‐": "-", "$": ""})
 _THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_MARKS = re.compile(
-    r"""(?P<start>(?<![^\W_])(?<!\.)(?:-\.?|\.)(?=\d))
+# Large patterns are texts: they are compiled when something is read with them.
+_MARKS = r"""(?x)(?P<start>(?<![^\W_])(?<!\.)(?:-\.?|\.)(?=\d))
     | (?P<comma>(?<=\d)[,、](?=\d))
     | (?P<kept>(?<=\d)(?:[^\w\s]|_)(?=\d) | (?<=[^\W_])[+#]+ | (?<!\S)\++(?!\S))
     | (?P<end>(?<=[a-z])-(?![\w-]))
     | (?P<bound>[<>]=?(?=\s*-?\.?\d))
     | (?P<share>(?<=\d)[\s\\]*%)
-    | (?P<other>[^\w\s]|_)""",
-    re.VERBOSE,
-)
-_CHARACTERS = re.compile(
+    | (?P<other>[^\w\s]|_)"""
+_CHARACTERS = (
     "[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003134f]"
 )
@@ -84,12 +82,13 @@ def normalize_text(text: str) -> str:
         }
         return written[match.lastgroup or "other"]
 
-    return " ".join(word for word in _MARKS.sub(write_mark, plain).split() if word not in _ARTICLES)
+    words = re.sub(_MARKS, write_mark, plain).split()
+    return " ".join(word for word in words if word not in _ARTICLES)
 
 
 def split_tokens(text: str) -> list[str]:
     """Return the tokens of the normalised text: words, and Chinese characters one by one."""
-    return _CHARACTERS.sub(lambda match: f" {match.group()} ", normalize_text(text)).split()
+    return re.sub(_CHARACTERS, lambda match: f" {match.group()} ", normalize_text(text)).split()
 
 
 def has_words(text: str) -> bool:
