@@ -63,7 +63,6 @@ def make_audit(*names: str, level: str = "error") -> RewardAudit:
     [
         (("prepare", "audit", "train"), 2, ("audit", "prepare")),
         (("prepare", "train"), 1, ("prepare",)),
-        (("train",), 0, ()),
     ],
 )
 def test_it_stands_behind_the_data_and_their_audit(names, place: int, uses: tuple[str, ...]):
@@ -76,6 +75,11 @@ def test_it_stands_behind_the_data_and_their_audit(names, place: int, uses: tupl
 def test_a_recipe_without_rewards_has_no_such_step():
     steps = plan_steps(make_recipe(has_rewards=False), AnyConfig(), Path())
     assert "audit_rewards" not in [step.name for step in steps]
+
+
+def test_a_plan_without_the_data_stage_is_a_bug_of_the_recipe():
+    with pytest.raises(ValueError, match="prepare"):
+        plan_steps(make_recipe("audit", "train"), AnyConfig(), Path())
 
 
 def test_it_depends_on_its_sections_and_on_what_is_accepted():
@@ -154,8 +158,8 @@ def test_samples_are_part_of_the_step_and_remembered(tmp_path: Path):
 def test_samples_depend_on_the_base(tmp_path: Path):
     config = SmallConfig(**LORA | {"model": {"base": str(tmp_path), "max_pixels": 784}})
     core.write_json(tmp_path / "config.json", {})
-    recipe = replace(make_recipe(), plan=lambda config, run: [])
-    (step,) = plan_steps(replace(recipe, task=SmallTask), config, tmp_path, num_sampled=8)
+    recipe = replace(make_recipe("prepare"), task=SmallTask)
+    _, step = plan_steps(recipe, config, tmp_path, num_sampled=8)
     assert step.inputs["model.base"] == digest_models({"model.base": tmp_path})["model.base"]
 
 

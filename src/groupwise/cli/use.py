@@ -48,8 +48,8 @@ def predict(run: str, rows: Path, out: Path) -> None:
     for reason, count in reasons[:_MAX_SHOWN]:
         say(f"no answer: {count} {reason}")
     if people:
-        named = ", ".join([*people[:_MAX_SHOWN], *("…" for _ in people[_MAX_SHOWN:][:1])])
-        click.echo(f"{len(people)} for a person: {named}")
+        more = ", …" if len(people) > _MAX_SHOWN else ""
+        click.echo(f"{len(people)} for a person: {', '.join(people[:_MAX_SHOWN])}{more}")
     print_drops(summary.drops)
     click.echo(f"answers: {out}")
     if not answers:

@@ -75,8 +75,9 @@ def plan_steps(
     if task is None:
         return steps
     part, names = task.parts["rewards"], [step.name for step in steps]
-    uses = [name for name in ("audit", task.data_stage) if name in names]
-    place = max(map(names.index, uses), default=-1) + 1
+    # A plan without the data stage is refused: other data would not be audited again.
+    uses = ["audit", task.data_stage] if "audit" in names else [task.data_stage]
+    place = max(map(names.index, uses)) + 1
     num_sampled = num_sampled or _count_sampled(out)
 
     def work(context: StepContext) -> None:
