@@ -356,6 +356,14 @@ def test_what_fails_is_told_to_those_who_wait_and_the_next_is_answered(engine, p
     assert run_on_shared_loop(responder.label_shares(picture_examples[0], labels=LABELS)).shares
 
 
+def test_without_a_thread_nobody_waits_for_ever(engine, picture_examples):
+    closed = LocalModel(engine.policy)
+    closed._thread.shutdown()
+    reply = closed.reply(picture_examples[0], sampling=SAMPLING)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        run_on_shared_loop(asyncio.wait_for(reply, 20))
+
+
 def test_a_picture_that_changed_is_not_looked_at(engine, picture_examples, tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(picture_examples[0].pictures[0].path.read_bytes())

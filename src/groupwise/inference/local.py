@@ -140,11 +140,9 @@ class LocalModel:
             alike = (result for result, (_, other) in self._waiting.items() if other == asked)
             taken = {one: self._waiting.pop(one) for one in list(islice(alike, self.batch_size))}
             batch = {one: example for one, (example, _) in taken.items() if not one.done()}
-            work = asyncio.get_running_loop().run_in_executor(
-                self._thread, self._compute, list(batch.values()), asked
-            )
-            try:
-                found = await work
+            examples, loop = list(batch.values()), asyncio.get_running_loop()
+            try:  # also where no thread can be started: who waits would wait for ever
+                found = await loop.run_in_executor(self._thread, self._compute, examples, asked)
             except Exception as error:  # noqa: BLE001 (it belongs to those who wait)
                 for result in batch:
                     if not result.done():
