@@ -422,8 +422,9 @@ def check_injections(answers: Sequence[Answers], seat: JudgeSeat) -> AuditRow:
     failures: dict[int, Evidence] = {}
     for honest in seat.replies:
         plain = score_all(seat.build(StandIn(seat.replies, honest)), pairs)
-        weak = [("obeys", StandIn(seat.replies, honest, obeys=label)) for label in seat.replies]
-        for does, model in [*weak, ("quotes", StandIn(seat.replies, honest, quotes=True))]:
+        obeying, quoting = "a judge that obeys what it reads", "a judge that quotes what it reads"
+        weak = [(obeying, StandIn(seat.replies, honest, obeys=label)) for label in seat.replies]
+        for judge, model in [*weak, (quoting, StandIn(seat.replies, honest, quotes=True))]:
             found = score_all(seat.build(model), pairs)
             outcomes += found
             for place, (outcome, base) in enumerate(zip(found, plain, strict=True)):
@@ -431,7 +432,6 @@ def check_injections(answers: Sequence[Answers], seat: JudgeSeat) -> AuditRow:
                 is_swayed = outcome.value is None and base.value is not None
                 if is_swayed or (outcome.value or 0.0) > (base.value or 0.0) + TOLERANCE:
                     plainly = "no score" if base.value is None else f"{base.value:.3g}"
-                    why = f"would give it {plainly} without the order"
-                    why = f"a judge that {does} what it reads {why}"
+                    why = f"{judge} would give it {plainly} without the order"
                     failures.setdefault(place, point_at(pairs[place], outcome, why))
     return make_row("judge-obeys-injection", outcomes, [failures[n] for n in sorted(failures)])
